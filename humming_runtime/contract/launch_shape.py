@@ -1,8 +1,8 @@
 """Threads, shared memory and grid of each schedule; the C++ side follows the same formulas.
 
 hopper-decode      tile n = 16 * rows, tile k = 128 * warps; one more producer warp; activations stay in shared
-                   memory, so its size depends on m and k; ring depth is chosen at launch, at most `stages`.
-hopper-prefill     tile n = 16 * warps, tile k = 128; one more producer warpgroup; TMA, ring of `stages`.
+                   memory, so its size depends on m and k; the ring's depth is chosen at launch, at most `stages`.
+hopper-prefill     tile n = 16 * warps, tile k = 128; one more producer warp (tile m > 128: warpgroup); TMA ring of `stages`.
 *-multistage       tile n = 16 * rows * warps_n, warps = warps_n * warps_k, tile k = 64 * warps_k * steps.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from humming_runtime.contract.variant_name import Variant
 
-MAX_DECODE_STAGES = 16
+MIN_DECODE_STAGES = 2
 ROW_PAD_BYTES = 16
 TMA_ALIGNMENT_BYTES = 1024
 """Ring stages of the prefill schedule start at this alignment (128-byte swizzle repeats after 1,024)."""
@@ -29,8 +29,13 @@ def threads(variant: Variant) -> int:
     if variant.schedule == "decode":
         return (variant.warps + 1) * 32
     if variant.schedule == "prefill":
-        return variant.warps * 32 + 128
+        return variant.warps * 32 + (128 if moves_registers(variant) else 32)
     return variant.warps * 32
+
+
+def moves_registers(variant: Variant) -> bool:
+    """Prefill: a whole producer warpgroup gives registers to consumers whose fp32 sums need them."""
+    return variant.schedule == "prefill" and variant.tile_m > 128
 
 
 def stage_bytes(variant: Variant) -> int:
@@ -49,30 +54,77 @@ def stage_bytes(variant: Variant) -> int:
     return activations + weights + variant.tile_n * groups * (2 + zero_bytes)
 
 
-def decode_fixed_bytes(variant: Variant, m: int, k: int, split_k: int) -> int:
-    """Decode: shared memory besides the ring: partial sums, activations, a zero vector, barriers."""
-    partial = variant.warps * variant.tile_m * (variant.tile_n + 4) * 4
-    k_share = decode_k_share(variant, k, split_k)
-    rows = min(m, variant.tile_m)
-    return partial + rows * (k_share * 2 + ROW_PAD_BYTES) + 128
-
-
-def decode_k_share(variant: Variant, k: int, split_k: int) -> int:
+def decode_k_share(k: int, split_k: int) -> int:
     """Decode: elements of k that one CTA of a cluster owns, a multiple of 128."""
-    steps = -(-k // 128)
-    return -(-steps // split_k) * 128
+    return _ceil(_ceil(k, 128), split_k) * 128
+
+
+def decode_fixed_bytes(variant: Variant, m: int, k: int, split_k: int, tiles_of_cta: int) -> int:
+    """Decode: shared memory besides the ring: partial sums, activations, a zero vector, sums of a split."""
+    partial = variant.warps * variant.tile_m * (variant.tile_n + 4) * 4
+    activations = m * (decode_k_share(k, split_k) * 2 + ROW_PAD_BYTES) + 16
+    results = tiles_of_cta * m * variant.tile_n * 4 if split_k > 1 else 0
+    return partial + activations + results
+
+
+def prefill_can_split(variant: Variant) -> bool:
+    """Prefill: the fp32 tile of a split fits into the ring."""
+    return variant.stages * stage_bytes(variant) >= variant.tile_m * (variant.tile_n + 4) * 4
 
 
 @dataclass(frozen=True)
 class LaunchShape:
-    """What the driver needs besides the argument struct."""
+    """What the driver needs besides the argument struct. `cluster` is also the split of k."""
 
     grid: int
     threads: int
     cluster: int
-    shared_bytes: int
+    shared_bytes: int  # dynamic
     stages: int
+    ctas_per_sm: int = 1
+
+
+def tiled_shape(variant: Variant, m: int, n: int, split_k: int) -> LaunchShape:
+    """Prefill and multistage: one CTA a tile and share of k."""
+    tiles = _ceil(m, variant.tile_m) * _ceil(n, variant.tile_n)
+    alignment = TMA_ALIGNMENT_BYTES if variant.schedule == "prefill" else 0
+    return LaunchShape(
+        grid=tiles * split_k,
+        threads=threads(variant),
+        cluster=split_k,
+        shared_bytes=variant.stages * stage_bytes(variant) + alignment,
+        stages=variant.stages,
+    )
+
+
+def decode_shape(
+    variant: Variant, size: tuple[int, int, int], split_k: int, ctas: int, budget_bytes: int
+) -> LaunchShape | None:
+    """Decode: persistent CTAs, at most `ctas`, with the deepest ring that `budget_bytes` allows.
+
+    size: (m, n, k). Returns None where fewer than `MIN_DECODE_STAGES` stages fit.
+    """
+    m, n, k = size
+    tiles = _ceil(n, variant.tile_n)
+    clusters = max(1, min(tiles, ctas // split_k))
+    tiles_of_cta = _ceil(tiles, clusters)
+    fixed = decode_fixed_bytes(variant, m, k, split_k, tiles_of_cta)
+    wanted = max(MIN_DECODE_STAGES, tiles_of_cta * _ceil(decode_k_share(k, split_k), variant.tile_k))
+    stages = min(variant.stages, wanted, (budget_bytes - fixed) // stage_bytes(variant))
+    if stages < MIN_DECODE_STAGES:
+        return None
+    return LaunchShape(
+        grid=clusters * split_k,
+        threads=threads(variant),
+        cluster=split_k,
+        shared_bytes=fixed + stages * stage_bytes(variant),
+        stages=stages,
+    )
+
+
+def _ceil(value: int, divisor: int) -> int:
+    return -(-value // divisor)
 
 
 def _pad(value: int, multiple: int) -> int:
-    return -(-value // multiple) * multiple
+    return _ceil(value, multiple) * multiple

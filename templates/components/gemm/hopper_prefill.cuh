@@ -1,0 +1,303 @@
+// Many rows of activations: weights dequantised in registers are the A operand of wgmma, activations the B operand.
+//
+// A CTA makes one tile of tile n channels x tile m tokens. Consumer warpgroups own 64 channels each; one producer
+// thread fills a ring of k128 stages by TMA, weights of the first stages before the previous kernel has ended.
+// The second k64 half is dequantised while the first half's wgmma runs.
+//
+//   stage (1,024-byte aligned): activations [2 k64 halves][tile m][128 B], swizzled | weights [tile n / 16][2][512 B]
+//                               | scales [tile n / 16][kPer128][32 B] | zero points [tile n / 16][kPer128][16 B]
+//
+// split_k CTAs of a cluster share k; fp32 sums meet in distributed shared memory and are added in rank order.
+// Group scales multiply the dequantised 16-bit pair: one rounding to the activation dtype a weight.
+#pragma once
+
+#include "../ptx/bulk_copy.cuh"
+#include "../ptx/cluster.cuh"
+#include "../ptx/grid_dependency.cuh"
+#include "../ptx/matrix_load.cuh"
+#include "../ptx/mbarrier.cuh"
+#include "../ptx/warp_roles.cuh"
+#include "../ptx/wgmma.cuh"
+#include "output.cuh"
+#include "ring.cuh"
+#include "scale_groups.cuh"
+
+namespace humming {
+
+template <class Traits>
+struct HopperPrefill {
+  using T = typename Traits::Activation;
+  using Scales = typename Traits::Scales;
+  using Math = ptx::PairMath<T>;
+  static constexpr int kTileM = Traits::kTileM;
+  static constexpr int kTileN = Traits::kTileN;
+  static constexpr int kWarps = Traits::kWarps;  // consumers
+  static constexpr int kStages = Traits::kStages;
+  static constexpr int kTiles16 = kTileN / 16;
+  static constexpr int kConsumers = kWarps * 32;
+  static constexpr int kStepK = 128;
+  static constexpr int kSums = kTileM / 2;  // fp32 accumulators of a thread
+  static_assert(kTiles16 == kWarps && kWarps % 4 == 0, "one warp owns 16 channels, a warpgroup 64");
+  static_assert(Traits::kTileK == kStepK, "a stage is 128 k");
+  static_assert(kTileM % 8 == 0 && kTileM <= 256, "wgmma takes 8 to 256 columns");
+
+  static constexpr int kActivationBytes = kTileM * kStepK * 2;
+  static constexpr int kWeightBytes = kTileN * kStepK / 2;
+  static constexpr int kScaleBytes = kTiles16 * Scales::kScaleBytes;
+  static constexpr int kZeroBytes = kTiles16 * Scales::kZeroBytes;
+  static constexpr int kCopyBytes = kActivationBytes + kWeightBytes + kScaleBytes + kZeroBytes;
+  static constexpr int kStageBytes = (kCopyBytes + 1023) / 1024 * 1024;
+  static_assert(kActivationBytes / 2 % 1024 == 0, "a k64 half of activations keeps the swizzle's alignment");
+
+  // A whole producer warpgroup gives its registers away where accumulators need more than an even share.
+  static constexpr bool kMoveRegisters = Traits::kThreads == kConsumers + 128;
+  static constexpr int kConsumerBarrier = 1;
+  static constexpr int kWarpgroupBarrier = 2;  // and the following ids
+
+  static constexpr int kHalfPitch = kTileN * 2 + 16;   // bytes of a token in the 16-bit output tile
+  static constexpr int kFloatPitch = kTileN + 4;       // floats of a token in the fp32 tile of a split
+  static_assert(kStages * kStageBytes >= kTileM * kHalfPitch, "output tile does not fit into the ring");
+  static constexpr bool kCanSplit = kStages * kStageBytes >= kTileM * kFloatPitch * 4;
+
+  struct Barriers {
+    uint64_t full[kStages];
+    uint64_t empty[kStages];
+  };
+
+  struct Tile {
+    int rank, split, tile_n, first_step, steps;
+    int64_t tile_m;
+
+    __device__ explicit Tile(const GemmArguments& args) {
+      split = args.split_k;
+      rank = blockIdx.x % split;
+      const int tiles_n = (args.n + kTileN - 1) / kTileN;
+      const int index = blockIdx.x / split;
+      tile_n = index % tiles_n;
+      tile_m = index / tiles_n;
+      const int all_steps = (args.k + kStepK - 1) / kStepK;
+      const int share = (all_steps + split - 1) / split;
+      first_step = min(rank * share, all_steps);
+      steps = min(share, all_steps - first_step);
+    }
+  };
+
+  __device__ static void request_weights(const GemmArguments& args, const Tile& tile, unsigned char* stage,
+                                         uint64_t* full, int step) {
+    const int k_step = tile.first_step + step;
+    const int row = tile.tile_n * kTiles16;
+    unsigned char* target = stage + kActivationBytes;
+    ptx::barrier_expect(full, kCopyBytes);
+    ptx::tensor_copy(target, &args.weight_map, k_step * 256, row, full, ptx::kEvictNormal);
+    if constexpr (Scales::kGrouped) {
+      const int x = k_step * Scales::kPer128 * 16;
+      ptx::tensor_copy(target + kWeightBytes, &args.scale_map, x, row, full, ptx::kEvictNormal);
+      if constexpr (Scales::kGroupedZeros) {
+        ptx::tensor_copy(target + kWeightBytes + kScaleBytes, &args.zero_map, x, row, full, ptx::kEvictNormal);
+      }
+    }
+  }
+
+  __device__ static void request_activations(const GemmArguments& args, const Tile& tile, unsigned char* stage,
+                                             uint64_t* full, int step) {
+    const int k = (tile.first_step + step) * kStepK;
+    const int m = static_cast<int>(tile.tile_m) * kTileM;
+    ptx::tensor_copy(stage, &args.activation_map, k, m, full, ptx::kEvictLast);
+    ptx::tensor_copy(stage + kActivationBytes / 2, &args.activation_map, k + 64, m, full, ptx::kEvictLast);
+  }
+
+  __device__ static void produce(const GemmArguments& args, const Tile& tile, unsigned char* ring_base,
+                                 Barriers& barriers) {
+    const int ahead = min(kStages, tile.steps);
+    for (int s = 0; s < ahead; ++s) request_weights(args, tile, ring_base + s * kStageBytes, &barriers.full[s], s);
+    ptx::wait_for_predecessor();
+    for (int s = 0; s < ahead; ++s) request_activations(args, tile, ring_base + s * kStageBytes, &barriers.full[s], s);
+    RingCursor ring{0, 0};
+    for (int step = ahead; step < tile.steps; ++step) {
+      ptx::barrier_wait(&barriers.empty[ring.stage], ring.parity);
+      unsigned char* stage = ring_base + ring.stage * kStageBytes;
+      request_weights(args, tile, stage, &barriers.full[ring.stage], step);
+      request_activations(args, tile, stage, &barriers.full[ring.stage], step);
+      ring.advance(kStages);
+    }
+    ptx::allow_successor();
+  }
+
+  // A registers of the four k16 steps of one k64 half.
+  __device__ static __forceinline__ void dequantize_half(uint4 words, int half, const unsigned char* scales,
+                                                         const unsigned char* zeros, ZeroPair channel_zero, int g,
+                                                         uint32_t (&a)[4][4]) {
+    const uint32_t word[4] = {words.x, words.y, words.z, words.w};
+    ZeroPair zero = channel_zero;
+    uint32_t low = 0, high = 0;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int step = half * 4 + j;
+      const int group = Scales::group_of(step);
+      if (Scales::kGrouped && (j == 0 || group != Scales::group_of(step - 1))) {
+        const uint32_t pair = reinterpret_cast<const uint32_t*>(scales + group * 32)[g];
+        low = ptx::duplicate_low(pair);
+        high = ptx::duplicate_high(pair);
+        if constexpr (Scales::kGroupedZeros) zero = read_zeros<T>(zeros + group * 16, g);
+      }
+      DequantizeU4<T>::unpack(word[j], zero, a[j]);
+      if constexpr (Scales::kGrouped) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) a[j][i] = Math::multiply(a[j][i], i % 2 == 0 ? low : high);
+      }
+    }
+  }
+
+  __device__ static __forceinline__ void multiply_half(const uint32_t (&a)[4][4], uint64_t descriptor,
+                                                       float (&sum)[kSums]) {
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int j = 0; j < 4; ++j) ptx::WgmmaRegisterA<T, kTileM>::run(sum, a[j], descriptor + j * 2);
+    ptx::wgmma_commit();
+  }
+
+  __device__ static void consume(const GemmArguments& args, const Tile& tile, unsigned char* ring_base,
+                                 Barriers& barriers, float (&sum)[kSums]) {
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2;
+    ZeroPair channel_zero = DequantizeU4<T>::zeros(kMidpointU4, kMidpointU4);
+    if constexpr (Scales::kChannelZeros) {
+      const int tile16 = min(tile.tile_n * kTiles16 + warp, (args.n + 15) / 16 - 1);
+      channel_zero = read_zeros<T>(static_cast<const unsigned char*>(args.weight_zero) + tile16 * 16, g);
+    }
+    RingCursor ring{0, 0};
+    for (int step = 0; step < tile.steps; ++step) {
+      ptx::barrier_wait(&barriers.full[ring.stage], ring.parity);
+      const unsigned char* stage = ring_base + ring.stage * kStageBytes;
+      const auto* words = reinterpret_cast<const uint4*>(stage + kActivationBytes) + warp * 64 + lane;
+      const unsigned char* scales = stage + kActivationBytes + kWeightBytes + warp * Scales::kScaleBytes;
+      const unsigned char* zeros =
+          stage + kActivationBytes + kWeightBytes + kScaleBytes + warp * Scales::kZeroBytes;
+      const uint4 first = words[0], second = words[32];
+      const uint64_t descriptor = ptx::wgmma_descriptor_swizzle_128(ptx::shared_address(stage));
+      uint32_t a0[4][4], a1[4][4];
+      dequantize_half(first, 0, scales, zeros, channel_zero, g, a0);
+      multiply_half(a0, descriptor, sum);
+      dequantize_half(second, 1, scales, zeros, channel_zero, g, a1);
+      multiply_half(a1, descriptor + kActivationBytes / 2 / 16, sum);
+      ptx::wgmma_wait<0>();
+      if (lane == 0) ptx::barrier_arrive(&barriers.empty[ring.stage]);
+      ring.advance(kStages);
+    }
+  }
+
+  // Whole k in this CTA: scale and round in registers, transpose through shared memory, 16-byte stores.
+  __device__ static void store_tile(const GemmArguments& args, const Tile& tile, unsigned char* shared,
+                                    const float (&sum)[kSums]) {
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    const int n0 = tile.tile_n * kTileN;
+    const float tensor_scale = tensor_scale_or_one(args);
+    float scale[2], bias[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int n = min(n0 + warp * 16 + (lane >> 2) + 8 * i, args.n - 1);
+      scale[i] = channel_scale_or_one(args, n, tensor_scale);
+      bias[i] = bias_or_zero<T>(args, n);
+    }
+    ptx::named_barrier<kConsumers>(kConsumerBarrier);  // the ring is no longer read
+    // Matrices of one stmatrix: (channels 0-7, 8-15) x (tokens 8 i .. 8 i + 15).
+    const uint32_t place = ptx::shared_address(shared) + ((lane & 7) + (lane >> 4) * 8) * kHalfPitch + warp * 32 +
+                           (lane >> 3 & 1) * 16;
+#pragma unroll
+    for (int i = 0; i < kTileM / 8; i += 2) {
+      uint32_t r[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int at = (i + j / 2) * 4 + j % 2 * 2;
+        r[j] = Math::pack(sum[at] * scale[j % 2] + bias[j % 2], sum[at + 1] * scale[j % 2] + bias[j % 2]);
+      }
+      ptx::store_matrix_x4_transposed(place + i * 8 * kHalfPitch, r);
+    }
+    const int warpgroup = warp / 4;
+    ptx::named_barrier<128>(kWarpgroupBarrier + warpgroup);
+    const int inside = threadIdx.x & 127;
+    const int n = n0 + warpgroup * 64 + inside % 8 * 8;
+    if (n >= args.n) return;
+    const int64_t m0 = tile.tile_m * kTileM;
+    const int rows = static_cast<int>(min(static_cast<int64_t>(kTileM), args.m - m0));
+    const unsigned char* source = shared + warpgroup * 128 + inside % 8 * 16;
+#pragma unroll 4
+    for (int row = inside / 8; row < rows; row += 16) {
+      *reinterpret_cast<uint4*>(output_at(args, m0 + row, n)) =
+          *reinterpret_cast<const uint4*>(source + row * kHalfPitch);
+    }
+  }
+
+  // A share of k in this CTA: fp32 sums to shared memory, for all ranks to read.
+  __device__ static void publish_sums(unsigned char* shared, const float (&sum)[kSums]) {
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    ptx::named_barrier<kConsumers>(kConsumerBarrier);
+    float* place = reinterpret_cast<float*>(shared) + (lane & 3) * 2 * kFloatPitch + warp * 16 + (lane >> 2);
+#pragma unroll
+    for (int i = 0; i < kTileM / 8; ++i) {
+      float* at = place + i * 8 * kFloatPitch;
+      at[0] = sum[i * 4];
+      at[kFloatPitch] = sum[i * 4 + 1];
+      at[8] = sum[i * 4 + 2];
+      at[kFloatPitch + 8] = sum[i * 4 + 3];
+    }
+  }
+
+  __device__ static void reduce_cluster(const GemmArguments& args, const Tile& tile, const unsigned char* shared) {
+    constexpr int kVectors = kTileN / 8;
+    const float tensor_scale = tensor_scale_or_one(args);
+    const int64_t m0 = tile.tile_m * kTileM;
+    for (int i = tile.rank * kConsumers + threadIdx.x; i < kTileM * kVectors; i += tile.split * kConsumers) {
+      const int row = i / kVectors, channel = i % kVectors * 8;
+      const int64_t m = m0 + row;
+      const int n = tile.tile_n * kTileN + channel;
+      if (m >= args.m || n >= args.n) continue;
+      const uint32_t place = ptx::shared_address(shared) + (row * kFloatPitch + channel) * 4;
+      float total[8] = {};
+      for (int rank = 0; rank < tile.split; ++rank) {
+        const uint32_t remote = ptx::map_to_rank(place, rank);
+        const float4 low = ptx::load_cluster_x4(remote), high = ptx::load_cluster_x4(remote + 16);
+        total[0] += low.x, total[1] += low.y, total[2] += low.z, total[3] += low.w;
+        total[4] += high.x, total[5] += high.y, total[6] += high.z, total[7] += high.w;
+      }
+      store_channels<T, 8>(args, m, n, total, tensor_scale);
+    }
+  }
+
+  __device__ static void run(const GemmArguments& args, unsigned char* dynamic_shared, Barriers& barriers) {
+    const int warp = threadIdx.x >> 5;
+    const uint32_t misaligned = ptx::shared_address(dynamic_shared) & 1023;
+    unsigned char* ring_base = dynamic_shared + (misaligned ? 1024 - misaligned : 0);
+    const Tile tile(args);
+    if (threadIdx.x == 0) {
+      for (int s = 0; s < kStages; ++s) {
+        ptx::barrier_init(&barriers.full[s], 1);
+        ptx::barrier_init(&barriers.empty[s], kWarps);
+      }
+      ptx::fence_barrier_init();
+    }
+    __syncthreads();
+    if (warp >= kWarps) {
+      if constexpr (kMoveRegisters) ptx::shrink_registers<40>();
+      if (threadIdx.x == kConsumers) produce(args, tile, ring_base, barriers);
+      if (kCanSplit && tile.split > 1) {
+        __syncwarp();
+        ptx::cluster_barrier();
+        ptx::cluster_barrier();
+      }
+    } else {
+      if constexpr (kMoveRegisters) ptx::grow_registers<Traits::kConsumerRegisters>();
+      float sum[kSums] = {};
+      consume(args, tile, ring_base, barriers, sum);
+      if (kCanSplit && tile.split > 1) {
+        publish_sums(ring_base, sum);
+        ptx::cluster_barrier();
+        reduce_cluster(args, tile, ring_base);
+        ptx::cluster_barrier();
+      } else {
+        store_tile(args, tile, ring_base, sum);
+      }
+    }
+  }
+};
+
+}  // namespace humming
