@@ -60,9 +60,9 @@ def decode_k_share(k: int, split_k: int) -> int:
 
 
 def decode_fixed_bytes(variant: Variant, m: int, k: int, split_k: int, tiles_of_cta: int) -> int:
-    """Decode: shared memory besides the ring: partial sums, activations, a zero vector, sums of a split."""
+    """Decode: shared memory besides the ring: partial sums, activations, sums of a split."""
     partial = variant.warps * variant.tile_m * (variant.tile_n + 4) * 4
-    activations = m * (decode_k_share(k, split_k) * 2 + ROW_PAD_BYTES) + 16
+    activations = m * (decode_k_share(k, split_k) * 2 + ROW_PAD_BYTES)
     results = tiles_of_cta * m * variant.tile_n * 4 if split_k > 1 else 0
     return partial + activations + results
 

@@ -2,16 +2,18 @@
 //
 // Persistent CTAs. A tile is 16 * kRows channels over the whole share of k; consumer warp w owns chunk w (128 k) of
 // every stage, keeps fp32 sums over all of k and meets the others once a tile. One producer warp fills the ring with
-// bulk copies, before the previous kernel has ended: only activations wait for it. Activations stay in shared memory.
+// bulk copies, before the previous kernel has ended: only the consumers wait for it. They copy their activations to
+// shared memory once, where these stay. (Bulk copies of activation rows were 1.5 us slower at m = 1.)
 //
 //   dynamic shared memory: ring [stages][weights kRows x kTileK/64 x 512 B | scales | zero points]
-//                          partial sums [kWarps][tile m][tile n + 4] fp32, activations [rows][k share + 8], zeros
+//                          partial sums [kWarps][tile m][tile n + 4] fp32, activations [m][k share + 8]
 //                          with split k: sums of all tiles of this CTA [tiles][tile m][tile n] fp32
 //
 // split_k CTAs of a cluster share k; their sums are added in rank order through distributed shared memory, so the
 // result does not depend on timing. No workspace, no atomics.
 #pragma once
 
+#include "../ptx/async_copy.cuh"
 #include "../ptx/bulk_copy.cuh"
 #include "../ptx/cluster.cuh"
 #include "../ptx/grid_dependency.cuh"
@@ -44,8 +46,11 @@ struct HopperDecode {
   static constexpr int kZeroBytes = kWarps * Scales::kZeroBytes;
   static constexpr int kStageBytes = kRows * (kWeightBytes + kScaleBytes + kZeroBytes);
   static constexpr int kPartialPitch = kTileN + 4;  // 2 * pitch = 8 mod 32: no bank conflict among tokens
-  static constexpr int kActivationChunks = 8;       // arrivals of activations are awaited piecewise
   static constexpr int kConsumerBarrier = 1;
+
+  static constexpr int kRowVectorsLog2 = kWarps == 4 ? 6 : kWarps == 8 ? 7 : 8;  // of a row of one step, 16 bytes each
+  static_assert(8 << kRowVectorsLog2 == kTileK, "4, 8 or 16 consumer warps");
+  static constexpr int kActivationChunks = 8;  // math on a chunk starts when it is there
 
   struct Barriers {
     uint64_t full[kMaxStages];
@@ -57,7 +62,8 @@ struct HopperDecode {
   struct Share {
     int rank, split, first_tile, tile_step, tiles;
     int k_begin, k_size;  // k_size: multiple of 64, may be 0 in the last rank
-    int steps, chunk_steps;
+    int steps;
+    int chunk_shift;      // a chunk of activations is 2^chunk_shift steps
     int row_bytes;        // of activations in shared memory
 
     __device__ explicit Share(const GemmArguments& args) {
@@ -72,7 +78,10 @@ struct HopperDecode {
       k_begin = rank * share;
       k_size = max(0, min(share, padded_k - k_begin));
       steps = (k_size + kTileK - 1) / kTileK;
-      chunk_steps = (steps + kActivationChunks - 1) / kActivationChunks;
+      // One or two rows are there at once; more rows take longer than the first stage of weights.
+      const int chunks = args.m <= 2 ? 1 : kActivationChunks;
+      chunk_shift = 0;
+      while (chunks << chunk_shift < steps) ++chunk_shift;
       row_bytes = share * 2 + 16;
     }
   };
@@ -81,15 +90,13 @@ struct HopperDecode {
     unsigned char* ring;
     float* partial;
     unsigned char* activations;
-    unsigned char* zeros;
     float* results;
 
     __device__ Shared(unsigned char* base, const GemmArguments& args, const Share& share) {
       ring = base;
       partial = reinterpret_cast<float*>(ring + args.stages * kStageBytes);
       activations = reinterpret_cast<unsigned char*>(partial + kWarps * Traits::kTileM * kPartialPitch);
-      zeros = activations + args.m * share.row_bytes;
-      results = reinterpret_cast<float*>(zeros + 16);
+      results = reinterpret_cast<float*>(activations + args.m * share.row_bytes);
     }
   };
 
@@ -125,61 +132,45 @@ struct HopperDecode {
     }
   }
 
-  // Lane r copies row r of each piece of activations; what lies beyond k was zeroed by `clear_padding`.
+  // Requests all rows of this CTA's share of k, chunk by chunk in the order of use; each chunk arrives at its barrier.
+  // What lies beyond k was zeroed by `clear_padding`.
   __device__ static void request_activations(const GemmArguments& args, const Share& share, const Shared& shared,
-                                             Barriers& barriers, int lane) {
+                                             Barriers& barriers) {
     const int valid_k = min(args.k - share.k_begin, share.k_size);
-    for (int chunk = 0; chunk * share.chunk_steps < share.steps; ++chunk) {
-      const int k = chunk * share.chunk_steps * kTileK;
-      const int size = min(share.chunk_steps * kTileK, valid_k - k) * 2;
-      uint64_t* arrived = &barriers.activations[chunk];
-      if (lane == 0) ptx::barrier_expect(arrived, max(0, size) * args.m);
-      __syncwarp();
-      if (size > 0) {
-        for (int row = lane; row < args.m; row += 32) {
-          const auto* source = static_cast<const uint16_t*>(args.activation) + row * args.activation_stride;
-          ptx::bulk_copy(shared.activations + row * share.row_bytes + k * 2, source + share.k_begin + k, size, arrived,
-                         ptx::kEvictLast);
+    const auto* source = static_cast<const uint16_t*>(args.activation) + share.k_begin;
+    const uint32_t target = ptx::shared_address(shared.activations);
+    const int row_shift = kRowVectorsLog2 + share.chunk_shift;
+    for (int chunk = 0; chunk << share.chunk_shift < share.steps; ++chunk) {
+      const int k0 = (chunk << share.chunk_shift) * kTileK;
+#pragma unroll 4
+      for (int i = threadIdx.x; i < args.m << row_shift; i += kConsumers) {
+        const int row = i >> row_shift, k = k0 + (i & ((1 << row_shift) - 1)) * 8;
+        if (k < valid_k) {
+          ptx::copy_async_16(target + row * share.row_bytes + k * 2, source + row * args.activation_stride + k, true);
         }
       }
+      ptx::arrive_after_async_copies(&barriers.activations[chunk]);
     }
   }
 
   __device__ static void produce(const GemmArguments& args, const Share& share, const Shared& shared,
-                                 Barriers& barriers, int lane) {
+                                 Barriers& barriers) {
     RingCursor ring{0, 1};
-    int tile = share.first_tile, step = 0;
-    const auto request_next = [&] {
-      if (lane == 0) {
+    for (int tile = share.first_tile; tile < share.tiles; tile += share.tile_step) {
+      for (int step = 0; step < share.steps; ++step) {
         ptx::barrier_wait(&barriers.empty[ring.stage], ring.parity);
         request_stage(args, share, shared.ring + ring.stage * kStageBytes, &barriers.full[ring.stage], tile, step);
+        ring.advance(args.stages);
       }
-      ring.advance(args.stages);
-      if (++step == share.steps) {
-        step = 0;
-        tile += share.tile_step;
-      }
-    };
-    if (share.steps > 0) {
-      for (int s = 0; s < args.stages && tile < share.tiles; ++s) request_next();
     }
-    ptx::wait_for_predecessor();
-    if (share.steps > 0) {
-      request_activations(args, share, shared, barriers, lane);
-      while (tile < share.tiles) request_next();
-    }
-    __syncwarp();
     ptx::allow_successor();
   }
 
-  struct Fragments {
-    uint32_t address[kTokenTiles];  // of this lane's row of activations at chunk 0
-    bool valid[kTokenTiles];
-  };
-
   // Adds 128 elements of k to `sum`. q: packed words of both k64 halves of each row tile.
-  __device__ static __forceinline__ void multiply(const unsigned char* stage, const Fragments& x, int k_bytes, int warp,
-                                                  int lane, const ZeroPair (&channel_zero)[kRows],
+  // rows: shared address of this lane's row of activations in each token tile, at the warp's chunk of the stage.
+  __device__ static __forceinline__ void multiply(const unsigned char* stage, const uint32_t (&rows)[kTokenTiles],
+                                                  int k_bytes, int warp, int lane,
+                                                  const ZeroPair (&channel_zero)[kRows],
                                                   float (&sum)[kRows][kTokenTiles][4]) {
     const int g = lane >> 2;
     uint4 q[kRows][2];
@@ -193,7 +184,7 @@ struct HopperDecode {
 #pragma unroll
     for (int i = 0; i < kTokenTiles; ++i)
 #pragma unroll
-      for (int j = 0; j < 4; ++j) ptx::load_matrix_x4(b[i][j], x.address[i] + (x.valid[i] ? k_bytes + j * 64 : 0));
+      for (int j = 0; j < 4; ++j) ptx::load_matrix_x4(b[i][j], rows[i] + k_bytes + j * 64);
     const unsigned char* scales = stage + kRows * kWeightBytes + warp * Scales::kScaleBytes;
     const unsigned char* zeros = stage + kRows * (kWeightBytes + kScaleBytes) + warp * Scales::kZeroBytes;
     constexpr int kSegments = Scales::kGrouped ? Scales::kPer128 : 1;
@@ -281,14 +272,13 @@ struct HopperDecode {
 
   __device__ static void consume(const GemmArguments& args, const Share& share, const Shared& shared,
                                  Barriers& barriers, int warp, int lane) {
-    Fragments x;
+    ptx::wait_for_predecessor();
+    request_activations(args, share, shared, barriers);
+    uint32_t rows[kTokenTiles];
 #pragma unroll
     for (int i = 0; i < kTokenTiles; ++i) {
-      const int row = i * 8 + (lane & 7);
-      x.valid[i] = row < args.m;
-      x.address[i] = x.valid[i] ? ptx::shared_address(shared.activations + row * share.row_bytes + warp * 256 +
-                                                      (lane >> 3) * 16)
-                                : ptx::shared_address(shared.zeros);
+      const int row = min(i * 8 + (lane & 7), args.m - 1);  // sums of rows beyond m are not stored
+      rows[i] = ptx::shared_address(shared.activations) + row * share.row_bytes + warp * 256 + (lane >> 3) * 16;
     }
     const float tensor_scale = tensor_scale_or_one(args);
     RingCursor ring{0, 0};
@@ -305,12 +295,12 @@ struct HopperDecode {
         }
       }
       for (int step = 0; step < share.steps; ++step) {
-        if (tile_index == 0 && step % share.chunk_steps == 0) {
-          ptx::barrier_wait(&barriers.activations[step / share.chunk_steps], 0);
+        if (tile_index == 0 && (step & ((1 << share.chunk_shift) - 1)) == 0) {
+          ptx::barrier_wait(&barriers.activations[step >> share.chunk_shift], 0);
         }
         ptx::barrier_wait(&barriers.full[ring.stage], ring.parity);
         if (step * kTileK + warp * 128 < share.k_size) {
-          multiply(shared.ring + ring.stage * kStageBytes, x, step * kTileK * 2, warp, lane, channel_zero, sum);
+          multiply(shared.ring + ring.stage * kStageBytes, rows, step * kTileK * 2, warp, lane, channel_zero, sum);
         }
         __syncwarp();
         if (lane == 0) ptx::barrier_arrive(&barriers.empty[ring.stage]);
@@ -344,7 +334,7 @@ struct HopperDecode {
     ptx::cluster_barrier();
   }
 
-  // Zeroes what no copy fills: the columns between k and the end of the share, and the vector of absent rows.
+  // Zeroes what no copy fills: the columns between k and the end of the share.
   __device__ static void clear_padding(const GemmArguments& args, const Share& share, const Shared& shared) {
     const int valid = max(0, min(args.k - share.k_begin, share.k_size)) * 2;
     const int vectors = (share.row_bytes - valid) / 16;
@@ -352,7 +342,6 @@ struct HopperDecode {
       *reinterpret_cast<uint4*>(shared.activations + i / vectors * share.row_bytes + valid + i % vectors * 16) =
           make_uint4(0, 0, 0, 0);
     }
-    if (threadIdx.x == 0) *reinterpret_cast<uint4*>(shared.zeros) = make_uint4(0, 0, 0, 0);
   }
 
   __device__ static void run(const GemmArguments& args, unsigned char* dynamic_shared, Barriers& barriers) {
@@ -364,13 +353,13 @@ struct HopperDecode {
         ptx::barrier_init(&barriers.full[s], 1);
         ptx::barrier_init(&barriers.empty[s], kWarps);
       }
-      for (int c = 0; c < kActivationChunks; ++c) ptx::barrier_init(&barriers.activations[c], 1);
+      for (int c = 0; c < kActivationChunks; ++c) ptx::barrier_init(&barriers.activations[c], kConsumers);
       ptx::fence_barrier_init();
     }
     clear_padding(args, share, shared);
     __syncthreads();
     if (warp == kWarps) {
-      produce(args, share, shared, barriers, lane);
+      if (lane == 0) produce(args, share, shared, barriers);
     } else {
       consume(args, share, shared, barriers, warp, lane);
     }

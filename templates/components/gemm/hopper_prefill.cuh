@@ -1,8 +1,9 @@
 // Many rows of activations: weights dequantised in registers are the A operand of wgmma, activations the B operand.
 //
-// A CTA makes one tile of tile n channels x tile m tokens. Consumer warpgroups own 64 channels each; one producer
-// thread fills a ring of k128 stages by TMA, weights of the first stages before the previous kernel has ended.
-// The second k64 half is dequantised while the first half's wgmma runs.
+// A CTA makes one tile of tile n channels x tile m tokens. Consumer warpgroups own 64 channels each; where there are
+// more warps than channels need, groups of them take turns at the stages (kGroupsK) and are added up in the end. One
+// producer thread fills a ring of k128 stages by TMA, weights of the first stages before the previous kernel has
+// ended. The second k64 half is dequantised while the first half's wgmma runs.
 //
 //   stage (1,024-byte aligned): activations [2 k64 halves][tile m][128 B], swizzled | weights [tile n / 16][2][512 B]
 //                               | scales [tile n / 16][kPer128][32 B] | zero points [tile n / 16][kPer128][16 B]
@@ -34,10 +35,12 @@ struct HopperPrefill {
   static constexpr int kWarps = Traits::kWarps;  // consumers
   static constexpr int kStages = Traits::kStages;
   static constexpr int kTiles16 = kTileN / 16;
+  static constexpr int kGroupsK = kWarps / kTiles16;
   static constexpr int kConsumers = kWarps * 32;
+  static constexpr int kFinishers = kTiles16 * 32;  // consumers that hold the sums in the end
   static constexpr int kStepK = 128;
   static constexpr int kSums = kTileM / 2;  // fp32 accumulators of a thread
-  static_assert(kTiles16 == kWarps && kWarps % 4 == 0, "one warp owns 16 channels, a warpgroup 64");
+  static_assert(kTiles16 % 4 == 0 && kTiles16 * kGroupsK == kWarps, "a warp owns 16 channels, a warpgroup 64");
   static_assert(Traits::kTileK == kStepK, "a stage is 128 k");
   static_assert(kTileM % 8 == 0 && kTileM <= 256, "wgmma takes 8 to 256 columns");
 
@@ -52,7 +55,8 @@ struct HopperPrefill {
   // A whole producer warpgroup gives its registers away where accumulators need more than an even share.
   static constexpr bool kMoveRegisters = Traits::kThreads == kConsumers + 128;
   static constexpr int kConsumerBarrier = 1;
-  static constexpr int kWarpgroupBarrier = 2;  // and the following ids
+  static constexpr int kFinisherBarrier = 2;
+  static constexpr int kWarpgroupBarrier = 3;  // and the following ids
 
   static constexpr int kHalfPitch = kTileN * 2 + 16;   // bytes of a token in the 16-bit output tile
   static constexpr int kFloatPitch = kTileN + 4;       // floats of a token in the fp32 tile of a split
@@ -64,6 +68,14 @@ struct HopperPrefill {
     uint64_t empty[kStages];
   };
 
+  static_assert(kStages % kGroupsK == 0, "a stage belongs to one group: parity cannot tell phases that it skipped");
+  static_assert(kGroupsK == 1 || kStages * kStageBytes >= (kGroupsK - 1) * kFinishers * kSums * 4,
+                "sums of the other groups do not fit into the ring");
+
+  // Order of tiles: kSwathM tiles of tokens side by side while channels advance, so that CTAs that run together
+  // share activations and weights in L2.
+  static constexpr int kSwathM = 4;
+
   struct Tile {
     int rank, split, tile_n, first_step, steps;
     int64_t tile_m;
@@ -73,8 +85,11 @@ struct HopperPrefill {
       rank = blockIdx.x % split;
       const int tiles_n = (args.n + kTileN - 1) / kTileN;
       const int index = blockIdx.x / split;
-      tile_n = index % tiles_n;
-      tile_m = index / tiles_n;
+      const int tiles_m = (args.m + kTileM - 1) / kTileM;
+      const int first_m = index / (kSwathM * tiles_n) * kSwathM, inside = index % (kSwathM * tiles_n);
+      const int swath = min(kSwathM, tiles_m - first_m);
+      tile_m = first_m + inside % swath;
+      tile_n = inside / swath;
       const int all_steps = (args.k + kStepK - 1) / kStepK;
       const int share = (all_steps + split - 1) / split;
       first_step = min(rank * share, all_steps);
@@ -158,14 +173,15 @@ struct HopperPrefill {
 
   __device__ static void consume(const GemmArguments& args, const Tile& tile, unsigned char* ring_base,
                                  Barriers& barriers, float (&sum)[kSums]) {
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2;
+    const int warp = (threadIdx.x >> 5) % kTiles16, group = (threadIdx.x >> 5) / kTiles16;
+    const int lane = threadIdx.x & 31, g = lane >> 2;
     ZeroPair channel_zero = DequantizeU4<T>::zeros(kMidpointU4, kMidpointU4);
     if constexpr (Scales::kChannelZeros) {
       const int tile16 = min(tile.tile_n * kTiles16 + warp, (args.n + 15) / 16 - 1);
       channel_zero = read_zeros<T>(static_cast<const unsigned char*>(args.weight_zero) + tile16 * 16, g);
     }
-    RingCursor ring{0, 0};
-    for (int step = 0; step < tile.steps; ++step) {
+    RingCursor ring{group, 0};
+    for (int step = group; step < tile.steps; step += kGroupsK) {
       ptx::barrier_wait(&barriers.full[ring.stage], ring.parity);
       const unsigned char* stage = ring_base + ring.stage * kStageBytes;
       const auto* words = reinterpret_cast<const uint4*>(stage + kActivationBytes) + warp * 64 + lane;
@@ -181,7 +197,26 @@ struct HopperPrefill {
       multiply_half(a1, descriptor + kActivationBytes / 2 / 16, sum);
       ptx::wgmma_wait<0>();
       if (lane == 0) ptx::barrier_arrive(&barriers.empty[ring.stage]);
-      ring.advance(kStages);
+#pragma unroll
+      for (int i = 0; i < kGroupsK; ++i) ring.advance(kStages);
+    }
+  }
+
+  // Adds the sums of the groups along k, in group order, into those of group 0.
+  __device__ static void add_groups(unsigned char* shared, float (&sum)[kSums]) {
+    const int group = threadIdx.x / kFinishers;
+    float* place = reinterpret_cast<float*>(shared) + threadIdx.x % kFinishers;
+    ptx::named_barrier<kConsumers>(kConsumerBarrier);  // the ring is no longer read
+    if (group > 0) {
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) place[((group - 1) * kSums + i) * kFinishers] = sum[i];
+    }
+    ptx::named_barrier<kConsumers>(kConsumerBarrier);
+    if (group == 0) {
+#pragma unroll
+      for (int other = 0; other < kGroupsK - 1; ++other)
+#pragma unroll
+        for (int i = 0; i < kSums; ++i) sum[i] += place[(other * kSums + i) * kFinishers];
     }
   }
 
@@ -198,7 +233,7 @@ struct HopperPrefill {
       scale[i] = channel_scale_or_one(args, n, tensor_scale);
       bias[i] = bias_or_zero<T>(args, n);
     }
-    ptx::named_barrier<kConsumers>(kConsumerBarrier);  // the ring is no longer read
+    ptx::named_barrier<kFinishers>(kFinisherBarrier);  // shared memory is no longer read
     // Matrices of one stmatrix: (channels 0-7, 8-15) x (tokens 8 i .. 8 i + 15).
     const uint32_t place = ptx::shared_address(shared) + ((lane & 7) + (lane >> 4) * 8) * kHalfPitch + warp * 32 +
                            (lane >> 3 & 1) * 16;
@@ -230,7 +265,7 @@ struct HopperPrefill {
   // A share of k in this CTA: fp32 sums to shared memory, for all ranks to read.
   __device__ static void publish_sums(unsigned char* shared, const float (&sum)[kSums]) {
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    ptx::named_barrier<kConsumers>(kConsumerBarrier);
+    ptx::named_barrier<kFinishers>(kFinisherBarrier);
     float* place = reinterpret_cast<float*>(shared) + (lane & 3) * 2 * kFloatPitch + warp * 16 + (lane >> 2);
 #pragma unroll
     for (int i = 0; i < kTileM / 8; ++i) {
@@ -246,7 +281,7 @@ struct HopperPrefill {
     constexpr int kVectors = kTileN / 8;
     const float tensor_scale = tensor_scale_or_one(args);
     const int64_t m0 = tile.tile_m * kTileM;
-    for (int i = tile.rank * kConsumers + threadIdx.x; i < kTileM * kVectors; i += tile.split * kConsumers) {
+    for (int i = tile.rank * kFinishers + threadIdx.x; i < kTileM * kVectors; i += tile.split * kFinishers) {
       const int row = i / kVectors, channel = i % kVectors * 8;
       const int64_t m = m0 + row;
       const int n = tile.tile_n * kTileN + channel;
@@ -271,7 +306,7 @@ struct HopperPrefill {
     if (threadIdx.x == 0) {
       for (int s = 0; s < kStages; ++s) {
         ptx::barrier_init(&barriers.full[s], 1);
-        ptx::barrier_init(&barriers.empty[s], kWarps);
+        ptx::barrier_init(&barriers.empty[s], kTiles16);
       }
       ptx::fence_barrier_init();
     }
@@ -288,12 +323,14 @@ struct HopperPrefill {
       if constexpr (kMoveRegisters) ptx::grow_registers<Traits::kConsumerRegisters>();
       float sum[kSums] = {};
       consume(args, tile, ring_base, barriers, sum);
+      if constexpr (kGroupsK > 1) add_groups(ring_base, sum);
+      const bool finisher = threadIdx.x < kFinishers;
       if (kCanSplit && tile.split > 1) {
-        publish_sums(ring_base, sum);
+        if (finisher) publish_sums(ring_base, sum);
         ptx::cluster_barrier();
-        reduce_cluster(args, tile, ring_base);
+        if (finisher) reduce_cluster(args, tile, ring_base);
         ptx::cluster_barrier();
-      } else {
+      } else if (finisher) {
         store_tile(args, tile, ring_base, sum);
       }
     }

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "address.cuh"
+
 namespace humming::ptx {
 
 __device__ __forceinline__ void copy_async_16(uint32_t shared, const void* global, bool valid) {
@@ -14,6 +16,11 @@ __device__ __forceinline__ void commit_async_copies() { asm volatile("cp.async.c
 template <int kPending>
 __device__ __forceinline__ void wait_async_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// This thread's earlier copies arrive at `barrier` when they are complete (one of its expected arrivals).
+__device__ __forceinline__ void arrive_after_async_copies(uint64_t* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
 }  // namespace humming::ptx
