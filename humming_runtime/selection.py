@@ -100,4 +100,4 @@ def predict_us(variant: Variant, cost: Cost | None, shape: LaunchShape, problem:
     return known.fixed_us + rounds * steps * known.step_us * shape.ctas_per_sm
 
 
-DEFAULT_COST = Cost(fixed_us=5.0, step_us=0.5)
+DEFAULT_COST = Cost(5.0, 0.5, 0.5, 2.0, 1.0, 1.0, 4.0)

@@ -2,7 +2,8 @@
 
 hopper-decode      tile n = 16 * rows, tile k = 128 * warps; one more producer warp; activations stay in shared
                    memory, so its size depends on m and k; the ring's depth is chosen at launch, at most `stages`.
-hopper-prefill     tile n = 16 * warps, tile k = 128; one more producer warp (tile m > 128: warpgroup); TMA ring of `stages`.
+hopper-prefill     tile n = 16 * warps / k groups, tile k = 128; k groups of warps take turns at the stages; one more
+                   producer warp (tile m > 128: warpgroup); TMA ring of `stages`.
 *-multistage       tile n = 16 * rows * warps_n, warps = warps_n * warps_k, tile k = 64 * warps_k * steps.
 """
 
@@ -65,6 +66,11 @@ def decode_fixed_bytes(variant: Variant, m: int, k: int, split_k: int, tiles_of_
     activations = m * (decode_k_share(k, split_k) * 2 + ROW_PAD_BYTES)
     results = tiles_of_cta * m * variant.tile_n * 4 if split_k > 1 else 0
     return partial + activations + results
+
+
+def prefill_k_groups(variant: Variant) -> int:
+    """Prefill: groups of warps that take turns at the stages of one tile."""
+    return variant.warps * 16 // variant.tile_n
 
 
 def prefill_can_split(variant: Variant) -> bool:

@@ -22,11 +22,19 @@ class ManifestError(ValueError):
 class Cost:
     """Measured cost of a kernel on its own hardware; the runtime predicts with it (docs/selection.md).
 
-    fixed_us: launch, first load and epilogue. step_us: one ring stage of one CTA when memory is not the limit.
+    fixed_us: launch, first load, last store. tile_us: start and end of one tile of a CTA. step_us: one ring stage of
+    one CTA when memory is not the limit. split_us: exchange of sums where a cluster shares k. shared_step: step of a
+    CTA that shares its SM with another, as a ratio. activation_us_per_mb: decode, copying activations to one SM.
+    memory_mb_per_us: read bandwidth of the hardware that was measured.
     """
 
     fixed_us: float
+    tile_us: float
     step_us: float
+    split_us: float
+    shared_step: float
+    activation_us_per_mb: float
+    memory_mb_per_us: float
 
 
 @dataclass(frozen=True)

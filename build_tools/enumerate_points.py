@@ -1,0 +1,34 @@
+"""A family -> its variants for one tier and target: the product, before any limit or selection."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from build_tools.spec_values import Family, Tile
+from humming_runtime.contract.variant_name import ScaleScheme, Variant, ZeroPoint
+
+
+def family_variants(family: Family, tier: str, target: str) -> Iterator[Variant]:
+    """Every point of `family` that `tier` has tiles for."""
+    tiles = [tile for tile in family.tiles if tile.tier == tier]
+    points = itertools.product(family.activations, family.scales, family.zero_points, tiles)
+    for activation, scale, zero_point, tile in points:
+        yield point(family, activation, with_zero_point(scale, zero_point, activation), tile, target)
+
+
+def with_zero_point(scale: ScaleScheme, zero_point: ZeroPoint, activation: str) -> ScaleScheme:
+    """The full scheme: group scales have the activation's dtype, channel scales are run-time fp32."""
+    return ScaleScheme(
+        granularity=scale.granularity,
+        group_size=scale.group_size,
+        zero_point=zero_point.value,
+        dtype=activation if scale.granularity == "g" else None,
+    )
+
+
+def point(family: Family, activation: str, scale: ScaleScheme, tile: Tile, target: str) -> Variant:
+    """One variant. The output has the activation's dtype. Raises: VariantNameError."""
+    schedule = f"{tile.tier.replace('_', '')}-{tile.schedule}"
+    head = f"{family.op}_{activation}_{family.weight}_{activation}_{scale}_{family.layout}"
+    return Variant.parse(f"{head}_{schedule}_{tile.text}_{target.replace('_', '')}")
