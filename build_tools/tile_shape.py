@@ -45,6 +45,8 @@ def _prefill(v: Variant) -> str | None:
     reason = _multiple("m", v.tile_m, 8) or _multiple("n", v.tile_n, 64)
     if reason is not None:
         return reason
+    if v.tile_m > launch_shape.MOST_BOX_ROWS and v.tile_m % launch_shape.MOST_BOX_ROWS:
+        return f"tile m is {v.tile_m}, above 64 it must be a multiple of 64"
     if v.warps % (v.tile_n // 16):
         return f"{v.warps} warps are no multiple of tile n / 16 = {v.tile_n // 16}"
     k_groups = launch_shape.prefill_k_groups(v)

@@ -15,6 +15,7 @@ from humming_runtime.contract.variant_name import Variant
 
 MIN_DECODE_STAGES = 2
 ROW_PAD_BYTES = 16
+MOST_BOX_ROWS = 64
 TMA_ALIGNMENT_BYTES = 1024
 """Ring stages of the prefill schedule start at this alignment (128-byte swizzle repeats after 1,024)."""
 
@@ -71,6 +72,11 @@ def decode_fixed_bytes(variant: Variant, m: int, k: int, split_k: int, tiles_of_
 def prefill_k_groups(variant: Variant) -> int:
     """Prefill: groups of warps that take turns at the stages of one tile."""
     return variant.warps * 16 // variant.tile_n
+
+
+def activation_box_rows(variant: Variant, m: int) -> int:
+    """Prefill: rows of one TMA box of activations; rows beyond m are not asked for."""
+    return min(variant.tile_m, MOST_BOX_ROWS, _pad(m, 8))
 
 
 def prefill_can_split(variant: Variant) -> bool:

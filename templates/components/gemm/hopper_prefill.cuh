@@ -44,12 +44,16 @@ struct HopperPrefill {
   static_assert(Traits::kTileK == kStepK, "a stage is 128 k");
   static_assert(kTileM % 8 == 0 && kTileM <= 256, "wgmma takes 8 to 256 columns");
 
+  // Activations come in boxes of rows, so that rows beyond m, which TMA fills slowly, are not asked for. What a
+  // stage held there before takes part in columns of sums that are never stored.
+  static constexpr int kBoxRows = kTileM < 64 ? kTileM : 64;
+  static_assert(kTileM % kBoxRows == 0, "a tile is whole boxes");
   static constexpr int kActivationBytes = kTileM * kStepK * 2;
   static constexpr int kWeightBytes = kTileN * kStepK / 2;
   static constexpr int kScaleBytes = kTiles16 * Scales::kScaleBytes;
   static constexpr int kZeroBytes = kTiles16 * Scales::kZeroBytes;
-  static constexpr int kCopyBytes = kActivationBytes + kWeightBytes + kScaleBytes + kZeroBytes;
-  static constexpr int kStageBytes = (kCopyBytes + 1023) / 1024 * 1024;
+  static constexpr int kWeightCopyBytes = kWeightBytes + kScaleBytes + kZeroBytes;
+  static constexpr int kStageBytes = (kActivationBytes + kWeightCopyBytes + 1023) / 1024 * 1024;
   static_assert(kActivationBytes / 2 % 1024 == 0, "a k64 half of activations keeps the swizzle's alignment");
 
   // A whole producer warpgroup gives its registers away where accumulators need more than an even share.
@@ -79,6 +83,7 @@ struct HopperPrefill {
   struct Tile {
     int rank, split, tile_n, first_step, steps;
     int64_t tile_m;
+    int box_rows, boxes;  // of activations in a k64 half
 
     __device__ explicit Tile(const GemmArguments& args) {
       split = args.split_k;
@@ -90,6 +95,9 @@ struct HopperPrefill {
       const int swath = min(kSwathM, tiles_m - first_m);
       tile_m = first_m + inside % swath;
       tile_n = inside / swath;
+      box_rows = min(kBoxRows, (args.m + 7) / 8 * 8);
+      const int rows = static_cast<int>(min(static_cast<int64_t>(kTileM), args.m - tile_m * kTileM));
+      boxes = (rows + box_rows - 1) / box_rows;
       const int all_steps = (args.k + kStepK - 1) / kStepK;
       const int share = (all_steps + split - 1) / split;
       first_step = min(rank * share, all_steps);
@@ -102,7 +110,7 @@ struct HopperPrefill {
     const int k_step = tile.first_step + step;
     const int row = tile.tile_n * kTiles16;
     unsigned char* target = stage + kActivationBytes;
-    ptx::barrier_expect(full, kCopyBytes);
+    ptx::barrier_expect(full, kWeightCopyBytes + tile.boxes * tile.box_rows * kStepK * 2);
     ptx::tensor_copy(target, &args.weight_map, k_step * 256, row, full, ptx::kEvictNormal);
     if constexpr (Scales::kGrouped) {
       const int x = k_step * Scales::kPer128 * 16;
@@ -117,8 +125,12 @@ struct HopperPrefill {
                                              uint64_t* full, int step) {
     const int k = (tile.first_step + step) * kStepK;
     const int m = static_cast<int>(tile.tile_m) * kTileM;
-    ptx::tensor_copy(stage, &args.activation_map, k, m, full, ptx::kEvictLast);
-    ptx::tensor_copy(stage + kActivationBytes / 2, &args.activation_map, k + 64, m, full, ptx::kEvictLast);
+    for (int box = 0; box < tile.boxes; ++box) {
+      unsigned char* place = stage + box * kBoxRows * 128;
+      const int row = m + box * kBoxRows;
+      ptx::tensor_copy(place, &args.activation_map, k, row, full, ptx::kEvictLast);
+      ptx::tensor_copy(place + kActivationBytes / 2, &args.activation_map, k + 64, row, full, ptx::kEvictLast);
+    }
   }
 
   __device__ static void produce(const GemmArguments& args, const Tile& tile, unsigned char* ring_base,
