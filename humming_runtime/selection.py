@@ -1,7 +1,7 @@
 """Which launch a kernel would use for a problem, and how long it would take (docs/selection.md).
 
-Pure: device facts and the manifest's measured costs go in, a time in microseconds comes out. The absolute time matters
-less than the order of the candidates.
+Pure: device facts and the manifest's measured costs go in, a time in microseconds comes out. The
+absolute time matters less than the order of the candidates.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class Choice:
     predicted_us: float
 
 
-def candidates(variant: Variant, cost: Cost | None, problem: Problem, device: Device) -> tuple[Choice, ...] | str:
+def candidates(
+    variant: Variant, cost: Cost | None, problem: Problem, device: Device
+) -> tuple[Choice, ...] | str:
     """Every launch of `variant` that fits, cheapest first; or the reason why there is none."""
     if problem.m < 1:
         return f"m is {problem.m}, a launch needs at least 1"
@@ -39,7 +41,7 @@ def candidates(variant: Variant, cost: Cost | None, problem: Problem, device: De
         if isinstance(shapes, str):
             return shapes
     else:
-        shapes = _tiled_shapes(variant, problem)
+        shapes = _tiled_shapes(variant, problem, device)
     room = device.shared_limit_bytes - STATIC_SHARED_BYTES
     fitting = [s for s in shapes if s.shared_bytes <= room]
     if not fitting:
@@ -49,7 +51,9 @@ def candidates(variant: Variant, cost: Cost | None, problem: Problem, device: De
     if not launchable:
         return f"grid of {fitting[0].grid} CTAs, limit {MAX_GRID}"
     choices = [Choice(s, predict_us(variant, cost, s, problem, device)) for s in launchable]
-    return tuple(sorted(choices, key=lambda c: (c.predicted_us, c.shape.cluster, c.shape.ctas_per_sm)))
+    return tuple(
+        sorted(choices, key=lambda c: (c.predicted_us, c.shape.cluster, c.shape.ctas_per_sm))
+    )
 
 
 def _decode_shapes(variant: Variant, problem: Problem, device: Device) -> list[LaunchShape] | str:
@@ -68,36 +72,80 @@ def _decode_shapes(variant: Variant, problem: Problem, device: Device) -> list[L
             if shape is not None:
                 shapes.append(replace(shape, ctas_per_sm=per_sm))
     if not shapes:
-        return f"shared memory: activations of {problem.m} x {problem.k} leave no room for the weight ring"
+        return f"shared memory: {problem.m} x {problem.k} activations leave no room for the weights"
     return shapes
 
 
-def _tiled_shapes(variant: Variant, problem: Problem) -> list[LaunchShape]:
-    splits: tuple[int, ...] = (1,)
-    if variant.schedule == "prefill" and launch_shape.prefill_can_split(variant):
-        steps = -(-problem.k // variant.tile_k)
-        splits = tuple(s for s in SPLITS if s <= steps)
-    return [launch_shape.tiled_shape(variant, problem.m, problem.n, s) for s in splits]
+def _tiled_shapes(variant: Variant, problem: Problem, device: Device) -> list[LaunchShape]:
+    """One CTA a tile. k is split only while all CTAs are resident: more would wait in line."""
+    whole = launch_shape.tiled_shape(variant, problem.m, problem.n, 1)
+    if variant.schedule != "prefill" or not launch_shape.prefill_can_split(variant):
+        return [whole]
+    steps = -(-problem.k // variant.tile_k)
+    wider = [
+        launch_shape.tiled_shape(variant, problem.m, problem.n, split)
+        for split in SPLITS[1:]
+        if split <= steps and whole.grid * split <= resident_ctas(device.sm_count, split)
+    ]
+    return [whole, *wider]
 
 
 def resident_ctas(sm_count: int, cluster: int) -> int:
-    """CTAs that run at once, one an SM. Clusters above 2 leave SMs of odd-sized GPCs empty (measured: 120 of 132)."""
+    """CTAs that run at once, one an SM.
+
+    Clusters above 2 leave SMs of odd-sized GPCs empty (measured: 120 of 132).
+    """
     usable = sm_count if cluster <= 2 else sm_count * 10 // 11
     return usable // cluster * cluster
 
 
-def predict_us(variant: Variant, cost: Cost | None, shape: LaunchShape, problem: Problem, device: Device) -> float:
-    """Time of one launch: fixed part, then the longer of the memory stream and the busiest CTA's steps."""
-    known = cost or DEFAULT_COST
-    slots = resident_ctas(device.sm_count, shape.cluster) * shape.ctas_per_sm
-    k_share = -(-problem.k // shape.cluster)
-    steps = -(-k_share // variant.tile_k)
+def predict_us(
+    variant: Variant, cost: Cost | None, shape: LaunchShape, problem: Problem, device: Device
+) -> float:
+    """Sum of the fixed part and the longer of the memory stream and the work of the busiest SM."""
+    known = cost or estimated_cost(variant)
+    split = shape.cluster
+    tiles = -(-problem.n // variant.tile_n) * -(-problem.m // variant.tile_m)
+    steps = -(-problem.k // (split * variant.tile_k))
     if variant.schedule == "decode":
-        tiles = -(-problem.n // variant.tile_n)
-        rounds = -(-tiles // (shape.grid // shape.cluster))
+        tiles_of_sm = -(-tiles * split // shape.grid) * shape.ctas_per_sm
+        share_mb = problem.m * launch_shape.decode_k_share(problem.k, split) * 2e-6
+        copied_mb = share_mb * shape.ctas_per_sm
     else:
-        rounds = -(-shape.grid // slots)
-    return known.fixed_us + rounds * steps * known.step_us * shape.ctas_per_sm
+        tiles_of_sm = -(-shape.grid // resident_ctas(device.sm_count, split))
+        copied_mb = 0.0
+    step_us = known.step_us * (known.shared_step if tiles_of_sm > 1 else 1.0)
+    work_us = tiles_of_sm * (known.tile_us + steps * step_us)
+    stream_us = traffic_mb(variant, problem) / known.memory_mb_per_us
+    exchange_us = known.split_us if split > 1 else 0.0
+    copy_us = copied_mb * known.activation_us_per_mb
+    return known.fixed_us + max(stream_us, work_us) + copy_us + exchange_us
 
 
-DEFAULT_COST = Cost(5.0, 0.5, 0.5, 2.0, 1.0, 1.0, 4.0)
+def traffic_mb(variant: Variant, problem: Problem) -> float:
+    """Least traffic of device memory in 10^6 bytes: weights with scales, activations, output."""
+    zero_bytes = 1 if variant.scale.zero_point else 0
+    scale_bytes = launch_shape.groups_per_128(variant) * (2 + zero_bytes) / 128
+    weights = problem.n * problem.k * (0.5 + scale_bytes)
+    return (weights + 2.0 * problem.m * (problem.n + problem.k)) * 1e-6
+
+
+def estimated_cost(variant: Variant) -> Cost:
+    """Cost of a kernel that nobody measured: rates of a mid-sized GPU, good for an order of tiles."""
+    multiply_us = 2e-6 * variant.tile_m * variant.tile_n * variant.tile_k / _MFLOP_PER_US
+    unpack_us = 1e-3 * variant.tile_n * variant.tile_k / _KWEIGHTS_PER_US
+    step_us = max(multiply_us, unpack_us) + _STEP_OVERHEAD_US
+    return Cost(
+        fixed_us=4.0,
+        tile_us=1.0,
+        step_us=step_us,
+        split_us=2.0,
+        shared_step=0.8,
+        activation_us_per_mb=5.0,
+        memory_mb_per_us=1.0,
+    )
+
+
+_MFLOP_PER_US = 1.5  # of one SM, 16-bit mma.sync with operands from shared memory
+_KWEIGHTS_PER_US = 20.0  # thousands of 4-bit weights that one SM dequantises
+_STEP_OVERHEAD_US = 0.1  # barriers and addresses of a ring stage

@@ -55,3 +55,19 @@ def specificity(target: str) -> tuple[int, int]:
     """Preference among loadable targets: exact `a`, then family `f`, then the nearest lower base."""
     rank = {"a": 2, "f": 1}.get(target[-1], 0)
     return rank, target_capability(target)[1]
+
+
+def tier_of(capability: Capability) -> str:
+    """The instruction tier that a capability's own kernels use (tier token of variant names)."""
+    major, minor = capability
+    if capability == (8, 9):
+        return "ada"
+    by_major = {7: "turing", 8: "ampere", 9: "hopper", 10: "blackwell", 11: "blackwell", 12: "blackwellrtx"}
+    if major not in by_major or (major == 7 and minor < 5):
+        raise ValueError(f"no tier for capability {major}.{minor} (from 7.5 on)")
+    return by_major[major]
+
+
+def is_test_target(tier: str, target: str) -> bool:
+    """Was a kernel of one tier built for a target of another, to prove it there? It runs only when forced."""
+    return tier != tier_of(target_capability(target))
