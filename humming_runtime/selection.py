@@ -104,7 +104,7 @@ def predict_us(
 ) -> float:
     """Sum of the fixed part and the longer of the memory stream and the work of the busiest SM."""
     known = cost or estimated_cost(variant)
-    split = shape.cluster
+    split = shape.split_k
     tiles = -(-problem.n // variant.tile_n) * -(-problem.m // variant.tile_m)
     steps = -(-problem.k // (split * variant.tile_k))
     if variant.schedule == "decode":
@@ -112,7 +112,7 @@ def predict_us(
         share_mb = problem.m * launch_shape.decode_k_share(problem.k, split) * 2e-6
         copied_mb = share_mb * shape.ctas_per_sm
     else:
-        tiles_of_sm = -(-shape.grid // resident_ctas(device.sm_count, split))
+        tiles_of_sm = -(-shape.grid // resident_ctas(device.sm_count, shape.cluster))
         copied_mb = 0.0
     step_us = known.step_us * (known.shared_step if tiles_of_sm > 1 else 1.0)
     work_us = tiles_of_sm * (known.tile_us + steps * step_us)

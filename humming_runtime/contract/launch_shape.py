@@ -3,7 +3,8 @@
 hopper-decode      tile n = 16 * rows, tile k = 128 * warps; one more producer warp; activations stay in shared
                    memory, so its size depends on m and k; the ring's depth is chosen at launch, at most `stages`.
 hopper-prefill     tile n = 16 * warps / k groups, tile k = 128; k groups of warps take turns at the stages; one more
-                   producer warp (tile m > 128: warpgroup); TMA ring of `stages`.
+                   producer warp (tile m > 128: warpgroup); TMA ring of `stages`. A cluster of c<cluster> CTAs,
+                   neighbours along n, shares activations by multicast.
 *-multistage       tile n = 16 * rows * warps_n, warps = warps_n * warps_k, tile k = 64 * warps_k * steps.
 """
 
@@ -80,30 +81,33 @@ def activation_box_rows(variant: Variant, m: int) -> int:
 
 
 def prefill_can_split(variant: Variant) -> bool:
-    """Prefill: the fp32 tile of a split fits into the ring."""
-    return variant.stages * stage_bytes(variant) >= variant.tile_m * (variant.tile_n + 4) * 4
+    """Prefill: no sharers of activations, and the fp32 tile of a split fits into the ring."""
+    return variant.cluster is None and variant.stages * stage_bytes(variant) >= variant.tile_m * (variant.tile_n + 4) * 4
 
 
 @dataclass(frozen=True)
 class LaunchShape:
-    """What the driver needs besides the argument struct. `cluster` is also the split of k."""
+    """What the driver needs besides the argument struct."""
 
     grid: int
     threads: int
-    cluster: int
+    cluster: int  # CTAs, consecutive in the grid
+    split_k: int  # CTAs of the cluster that share k; the argument of that name
     shared_bytes: int  # dynamic
     stages: int
     ctas_per_sm: int = 1
 
 
 def tiled_shape(variant: Variant, m: int, n: int, split_k: int) -> LaunchShape:
-    """Prefill and multistage: one CTA a tile and share of k."""
-    tiles = _ceil(m, variant.tile_m) * _ceil(n, variant.tile_n)
+    """Prefill and multistage: one CTA a tile and share of k; sharers of activations are whole clusters."""
+    sharers = variant.cluster or 1
+    tiles = _ceil(m, variant.tile_m) * _ceil(n, variant.tile_n * sharers) * sharers
     alignment = TMA_ALIGNMENT_BYTES if variant.schedule == "prefill" else 0
     return LaunchShape(
         grid=tiles * split_k,
         threads=threads(variant),
-        cluster=split_k,
+        cluster=sharers * split_k,
+        split_k=split_k,
         shared_bytes=variant.stages * stage_bytes(variant) + alignment,
         stages=variant.stages,
     )
@@ -129,6 +133,7 @@ def decode_shape(
         grid=clusters * split_k,
         threads=threads(variant),
         cluster=split_k,
+        split_k=split_k,
         shared_bytes=fixed + stages * stage_bytes(variant),
         stages=stages,
     )

@@ -8,7 +8,9 @@
 //   stage (1,024-byte aligned): activations [2 k64 halves][tile m][128 B], swizzled | weights [tile n / 16][2][512 B]
 //                               | scales [tile n / 16][kPer128][32 B] | zero points [tile n / 16][kPer128][16 B]
 //
-// split_k CTAs of a cluster share k; fp32 sums meet in distributed shared memory and are added in rank order.
+// A cluster is one of two things. Compile-time kSharers CTAs, neighbours along n, share activations: each asks for a
+// part of the boxes and multicasts it to all. Or split_k CTAs share k: fp32 sums meet in distributed shared memory and
+// are added in rank order.
 // Group scales multiply the dequantised 16-bit pair: one rounding to the activation dtype a weight.
 #pragma once
 
@@ -34,6 +36,7 @@ struct HopperPrefill {
   static constexpr int kTileN = Traits::kTileN;
   static constexpr int kWarps = Traits::kWarps;  // consumers
   static constexpr int kStages = Traits::kStages;
+  static constexpr int kSharers = Traits::kSharers;
   static constexpr int kTiles16 = kTileN / 16;
   static constexpr int kGroupsK = kWarps / kTiles16;
   static constexpr int kConsumers = kWarps * 32;
@@ -65,7 +68,7 @@ struct HopperPrefill {
   static constexpr int kHalfPitch = kTileN * 2 + 16;   // bytes of a token in the 16-bit output tile
   static constexpr int kFloatPitch = kTileN + 4;       // floats of a token in the fp32 tile of a split
   static_assert(kStages * kStageBytes >= kTileM * kHalfPitch, "output tile does not fit into the ring");
-  static constexpr bool kCanSplit = kStages * kStageBytes >= kTileM * kFloatPitch * 4;
+  static constexpr bool kCanSplit = kSharers == 1 && kStages * kStageBytes >= kTileM * kFloatPitch * 4;
 
   struct Barriers {
     uint64_t full[kStages];
@@ -86,21 +89,22 @@ struct HopperPrefill {
     int box_rows, boxes;  // of activations in a k64 half
 
     __device__ explicit Tile(const GemmArguments& args) {
-      split = args.split_k;
-      rank = blockIdx.x % split;
-      const int tiles_n = (args.n + kTileN - 1) / kTileN;
-      const int index = blockIdx.x / split;
+      split = kSharers == 1 ? args.split_k : 1;
+      const int cluster = kSharers == 1 ? split : kSharers;
+      rank = blockIdx.x % cluster;
+      const int tiles_n = (args.n + kTileN * kSharers - 1) / (kTileN * kSharers);  // of a cluster
+      const int index = blockIdx.x / cluster;
       const int tiles_m = (args.m + kTileM - 1) / kTileM;
       const int first_m = index / (kSwathM * tiles_n) * kSwathM, inside = index % (kSwathM * tiles_n);
       const int swath = min(kSwathM, tiles_m - first_m);
       tile_m = first_m + inside % swath;
-      tile_n = inside / swath;
+      tile_n = kSharers == 1 ? inside / swath : inside / swath * kSharers + rank;
       box_rows = min(kBoxRows, (args.m + 7) / 8 * 8);
       const int rows = static_cast<int>(min(static_cast<int64_t>(kTileM), args.m - tile_m * kTileM));
       boxes = (rows + box_rows - 1) / box_rows;
       const int all_steps = (args.k + kStepK - 1) / kStepK;
       const int share = (all_steps + split - 1) / split;
-      first_step = min(rank * share, all_steps);
+      first_step = kSharers == 1 ? min(rank * share, all_steps) : 0;
       steps = min(share, all_steps - first_step);
     }
   };
@@ -125,11 +129,16 @@ struct HopperPrefill {
                                              uint64_t* full, int step) {
     const int k = (tile.first_step + step) * kStepK;
     const int m = static_cast<int>(tile.tile_m) * kTileM;
-    for (int box = 0; box < tile.boxes; ++box) {
-      unsigned char* place = stage + box * kBoxRows * 128;
-      const int row = m + box * kBoxRows;
-      ptx::tensor_copy(place, &args.activation_map, k, row, full, ptx::kEvictLast);
-      ptx::tensor_copy(place + kActivationBytes / 2, &args.activation_map, k + 64, row, full, ptx::kEvictLast);
+    // Both k64 halves of every box; sharers take turns.
+    for (int box = kSharers == 1 ? 0 : tile.rank; box < tile.boxes * 2; box += kSharers) {
+      const int half = box & 1, row = box / 2 * kBoxRows;
+      unsigned char* place = stage + half * (kActivationBytes / 2) + row * 128;
+      if constexpr (kSharers == 1) {
+        ptx::tensor_copy(place, &args.activation_map, k + half * 64, m + row, full, ptx::kEvictLast);
+      } else {
+        ptx::tensor_copy_multicast(place, &args.activation_map, k + half * 64, m + row, full, (1 << kSharers) - 1,
+                                   ptx::kEvictLast);
+      }
     }
   }
 
@@ -183,6 +192,15 @@ struct HopperPrefill {
     ptx::wgmma_commit();
   }
 
+  // A warp has read a stage: told to every CTA that writes to it.
+  __device__ static __forceinline__ void release(uint64_t* empty, int lane) {
+    if constexpr (kSharers == 1) {
+      if (lane == 0) ptx::barrier_arrive(empty);
+    } else if (lane < kSharers) {
+      ptx::barrier_arrive_remote(ptx::map_to_rank(ptx::shared_address(empty), lane));
+    }
+  }
+
   __device__ static void consume(const GemmArguments& args, const Tile& tile, unsigned char* ring_base,
                                  Barriers& barriers, float (&sum)[kSums]) {
     const int warp = (threadIdx.x >> 5) % kTiles16, group = (threadIdx.x >> 5) / kTiles16;
@@ -208,7 +226,7 @@ struct HopperPrefill {
       dequantize_half(second, 1, scales, zeros, channel_zero, g, a1);
       multiply_half(a1, descriptor + kActivationBytes / 2 / 16, sum);
       ptx::wgmma_wait<0>();
-      if (lane == 0) ptx::barrier_arrive(&barriers.empty[ring.stage]);
+      release(&barriers.empty[ring.stage], lane);
 #pragma unroll
       for (int i = 0; i < kGroupsK; ++i) ring.advance(kStages);
     }
@@ -318,14 +336,23 @@ struct HopperPrefill {
     if (threadIdx.x == 0) {
       for (int s = 0; s < kStages; ++s) {
         ptx::barrier_init(&barriers.full[s], 1);
-        ptx::barrier_init(&barriers.empty[s], kTiles16);
+        ptx::barrier_init(&barriers.empty[s], kTiles16 * kSharers);
       }
       ptx::fence_barrier_init();
     }
-    __syncthreads();
+    if constexpr (kSharers > 1) {
+      ptx::cluster_barrier();  // no copy to a CTA whose barriers are not ready
+    } else {
+      __syncthreads();
+    }
     if (warp >= kWarps) {
       if constexpr (kMoveRegisters) ptx::shrink_registers<40>();
       if (threadIdx.x == kConsumers) produce(args, tile, ring_base, barriers);
+      if constexpr (kSharers > 1) {
+        __syncwarp();
+        ptx::cluster_arrive();
+        ptx::cluster_wait();
+      }
       if (kCanSplit && tile.split > 1) {
         __syncwarp();
         ptx::cluster_barrier();
@@ -335,6 +362,7 @@ struct HopperPrefill {
       if constexpr (kMoveRegisters) ptx::grow_registers<Traits::kConsumerRegisters>();
       float sum[kSums] = {};
       consume(args, tile, ring_base, barriers, sum);
+      if constexpr (kSharers > 1) ptx::cluster_arrive();  // the last word to other CTAs' barriers
       if constexpr (kGroupsK > 1) add_groups(ring_base, sum);
       const bool finisher = threadIdx.x < kFinishers;
       if (kCanSplit && tile.split > 1) {
@@ -345,6 +373,7 @@ struct HopperPrefill {
       } else if (finisher) {
         store_tile(args, tile, ring_base, sum);
       }
+      if constexpr (kSharers > 1) ptx::cluster_wait();  // a CTA stays while others may arrive at its barriers
     }
   }
 };

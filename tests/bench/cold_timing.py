@@ -1,0 +1,55 @@
+"""Time of a call on weights that no cache holds: the one method of every figure in results/.
+
+R copies of the weights (together more than 4x L2) are used in turn inside one CUDA graph of R launches; a figure is the
+median over replays, divided by R.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+
+import torch
+
+L2_MULTIPLE = 4
+MOST_COPIES = 64
+REPLAYS = 15
+_WARM_REPLAYS = 3
+
+
+def copies_for(weight_bytes: int, m: int) -> int:
+    """How many copies of the weights make a replay cold; where m is large the work hides the cache."""
+    if m > 512:
+        return 4
+    l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
+    return max(4, min(MOST_COPIES, L2_MULTIPLE * l2_bytes // max(weight_bytes, 1) + 1))
+
+
+def graph_us(calls: Sequence[Callable[[], object]], replays: int = REPLAYS) -> float:
+    """Median microseconds of one of `calls`, captured together and replayed."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for call in calls[:2]:
+            call()
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for call in calls:
+                call()
+        times = [_replay_us(graph, stream) for _ in range(_WARM_REPLAYS + replays)]
+    return statistics.median(times[_WARM_REPLAYS:]) / len(calls)
+
+
+def _replay_us(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record(stream)
+    graph.replay()
+    end.record(stream)
+    stream.synchronize()
+    return start.elapsed_time(end) * 1e3
+
+
+def read_bandwidth_gbps() -> float:
+    """Read bandwidth: a sum over 2 GiB, the median of 15."""
+    source = torch.ones(1 << 29, dtype=torch.float32, device="cuda")
+    return source.numel() * 4 / graph_us([lambda: source.sum()] * 4) / 1e3
