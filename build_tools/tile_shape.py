@@ -17,6 +17,8 @@ def shape_fault(variant: Variant) -> str | None:
         return f"a ring needs at least {launch_shape.MIN_DECODE_STAGES} stages, not {variant.stages}"
     if variant.warps < 1:
         return "at least one warp is needed"
+    if variant.cluster is not None:
+        return f"clusters are chosen at launch (found c{variant.cluster})"
     by_schedule = {"decode": _decode, "prefill": _prefill, "multistage": _multistage}
     reason = by_schedule[variant.schedule](variant)
     if reason is not None:
@@ -26,8 +28,6 @@ def shape_fault(variant: Variant) -> str | None:
 
 
 def _decode(v: Variant) -> str | None:
-    if v.cluster is not None:
-        return f"the decode schedule takes its cluster at launch (found c{v.cluster})"
     if v.rows is None:
         return "the decode schedule needs rows (example: w8r2)"
     if v.tile_n != 16 * v.rows:
@@ -47,10 +47,6 @@ def _prefill(v: Variant) -> str | None:
     reason = _multiple("m", v.tile_m, 8) or _multiple("n", v.tile_n, 64)
     if reason is not None:
         return reason
-    if v.cluster not in (None, 2, 4):
-        return f"a cluster of {v.cluster}, 2 or 4 CTAs can share activations"
-    if v.tile_m > launch_shape.MOST_BOX_ROWS and v.tile_m % launch_shape.MOST_BOX_ROWS:
-        return f"tile m is {v.tile_m}, above 64 it must be a multiple of 64"
     if v.warps % (v.tile_n // 16):
         return f"{v.warps} warps are no multiple of tile n / 16 = {v.tile_n // 16}"
     k_groups = launch_shape.prefill_k_groups(v)
@@ -62,8 +58,6 @@ def _prefill(v: Variant) -> str | None:
 
 
 def _multistage(v: Variant) -> str | None:
-    if v.cluster is not None:
-        return f"the multistage schedule has no cluster (found c{v.cluster})"
     if v.rows is None:
         return "the multistage schedule needs rows (example: w4r2)"
     reason = _multiple("m", v.tile_m, 16) or _multiple("n", v.tile_n, 16 * v.rows)

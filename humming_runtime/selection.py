@@ -77,17 +77,19 @@ def _decode_shapes(variant: Variant, problem: Problem, device: Device) -> list[L
 
 
 def _tiled_shapes(variant: Variant, problem: Problem, device: Device) -> list[LaunchShape]:
-    """One CTA a tile. k is split only while all CTAs are resident: more would wait in line."""
+    """One CTA a tile; or k of the tiles of the last wave is split, where their CTAs fit into it."""
     whole = launch_shape.tiled_shape(variant, problem.m, problem.n, 1)
     if variant.schedule != "prefill" or not launch_shape.prefill_can_split(variant):
         return [whole]
+    m, n = problem.m, problem.n
     steps = -(-problem.k // variant.tile_k)
-    wider = [
-        launch_shape.tiled_shape(variant, problem.m, problem.n, split)
-        for split in SPLITS[1:]
-        if split <= steps and whole.grid * split <= resident_ctas(device.sm_count, split)
-    ]
-    return [whole, *wider]
+    shapes = [whole]
+    for split in SPLITS[1:]:
+        resident = resident_ctas(device.sm_count, split)
+        last_wave = whole.grid % resident
+        if split <= steps and 0 < last_wave * split <= resident:
+            shapes.append(launch_shape.tiled_shape(variant, m, n, split, whole.grid - last_wave))
+    return shapes
 
 
 def resident_ctas(sm_count: int, cluster: int) -> int:
@@ -105,17 +107,23 @@ def predict_us(
     """Sum of the fixed part and the longer of the memory stream and the work of the busiest SM."""
     known = cost or estimated_cost(variant)
     split = shape.split_k
-    tiles = -(-problem.n // variant.tile_n) * -(-problem.m // variant.tile_m)
-    steps = -(-problem.k // (split * variant.tile_k))
+    steps = -(-problem.k // variant.tile_k)
+    split_steps = -(-problem.k // (split * variant.tile_k))
     if variant.schedule == "decode":
+        tiles = -(-problem.n // variant.tile_n)
         tiles_of_sm = -(-tiles * split // shape.grid) * shape.ctas_per_sm
+        steps_of_sm = tiles_of_sm * split_steps
         share_mb = problem.m * launch_shape.decode_k_share(problem.k, split) * 2e-6
         copied_mb = share_mb * shape.ctas_per_sm
     else:
-        tiles_of_sm = -(-shape.grid // resident_ctas(device.sm_count, shape.cluster))
+        resident = resident_ctas(device.sm_count, shape.cluster)
+        waves = -(-shape.whole_tiles // resident)
+        last_waves = -(-(shape.grid - shape.whole_tiles) // resident)
+        tiles_of_sm = waves + last_waves
+        steps_of_sm = waves * steps + last_waves * split_steps
         copied_mb = 0.0
     step_us = known.step_us * (known.shared_step if tiles_of_sm > 1 else 1.0)
-    work_us = tiles_of_sm * (known.tile_us + steps * step_us)
+    work_us = tiles_of_sm * known.tile_us + steps_of_sm * step_us
     stream_us = traffic_mb(variant, problem) / known.memory_mb_per_us
     exchange_us = known.split_us if split > 1 else 0.0
     copy_us = copied_mb * known.activation_us_per_mb

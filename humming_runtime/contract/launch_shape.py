@@ -3,8 +3,8 @@
 hopper-decode      tile n = 16 * rows, tile k = 128 * warps; one more producer warp; activations stay in shared
                    memory, so its size depends on m and k; the ring's depth is chosen at launch, at most `stages`.
 hopper-prefill     tile n = 16 * warps / k groups, tile k = 128; k groups of warps take turns at the stages; one more
-                   producer warp (tile m > 128: warpgroup); TMA ring of `stages`. A cluster of c<cluster> CTAs,
-                   neighbours along n, shares activations by multicast.
+                   producer warp (tile m > 128: warpgroup); TMA ring of `stages`. The first whole_tiles tiles
+                   have a CTA each, the others the split_k CTAs of a cluster.
 *-multistage       tile n = 16 * rows * warps_n, warps = warps_n * warps_k, tile k = 64 * warps_k * steps.
 """
 
@@ -16,7 +16,6 @@ from humming_runtime.contract.variant_name import Variant
 
 MIN_DECODE_STAGES = 2
 ROW_PAD_BYTES = 16
-MOST_BOX_ROWS = 64
 TMA_ALIGNMENT_BYTES = 1024
 """Ring stages of the prefill schedule start at this alignment (128-byte swizzle repeats after 1,024)."""
 
@@ -76,13 +75,13 @@ def prefill_k_groups(variant: Variant) -> int:
 
 
 def activation_box_rows(variant: Variant, m: int) -> int:
-    """Prefill: rows of one TMA box of activations; rows beyond m are not asked for."""
-    return min(variant.tile_m, MOST_BOX_ROWS, _pad(m, 8))
+    """Prefill: rows of one TMA box of activations."""
+    return min(variant.tile_m, _pad(m, 8))
 
 
 def prefill_can_split(variant: Variant) -> bool:
-    """Prefill: no sharers of activations, and the fp32 tile of a split fits into the ring."""
-    return variant.cluster is None and variant.stages * stage_bytes(variant) >= variant.tile_m * (variant.tile_n + 4) * 4
+    """Prefill: the fp32 tile of a split fits into the ring."""
+    return variant.stages * stage_bytes(variant) >= variant.tile_m * (variant.tile_n + 4) * 4
 
 
 @dataclass(frozen=True)
@@ -95,21 +94,29 @@ class LaunchShape:
     split_k: int  # CTAs of the cluster that share k; the argument of that name
     shared_bytes: int  # dynamic
     stages: int
+    whole_tiles: int = 0  # prefill: the argument of that name
     ctas_per_sm: int = 1
 
 
-def tiled_shape(variant: Variant, m: int, n: int, split_k: int) -> LaunchShape:
-    """Prefill and multistage: one CTA a tile and share of k; sharers of activations are whole clusters."""
-    sharers = variant.cluster or 1
-    tiles = _ceil(m, variant.tile_m) * _ceil(n, variant.tile_n * sharers) * sharers
+def tiled_shape(
+    variant: Variant, m: int, n: int, split_k: int, whole_tiles: int = 0
+) -> LaunchShape:
+    """Prefill and multistage: one CTA for each of `whole_tiles`, then `split_k` for each other tile.
+
+    Raises: ValueError where clusters of `split_k` CTAs would cut whole tiles in two.
+    """
+    if whole_tiles % split_k:
+        raise ValueError(f"{whole_tiles} whole tiles are no multiple of split_k {split_k}")
+    tiles = _ceil(m, variant.tile_m) * _ceil(n, variant.tile_n)
     alignment = TMA_ALIGNMENT_BYTES if variant.schedule == "prefill" else 0
     return LaunchShape(
-        grid=tiles * split_k,
+        grid=whole_tiles + (tiles - whole_tiles) * split_k,
         threads=threads(variant),
-        cluster=sharers * split_k,
+        cluster=split_k,
         split_k=split_k,
         shared_bytes=variant.stages * stage_bytes(variant) + alignment,
         stages=variant.stages,
+        whole_tiles=whole_tiles,
     )
 
 

@@ -8,9 +8,9 @@
 //   stage (1,024-byte aligned): activations [2 k64 halves][tile m][128 B], swizzled | weights [tile n / 16][2][512 B]
 //                               | scales [tile n / 16][kPer128][32 B] | zero points [tile n / 16][kPer128][16 B]
 //
-// A cluster is one of two things. Compile-time kSharers CTAs, neighbours along n, share activations: each asks for a
-// part of the boxes and multicasts it to all. Or split_k CTAs share k: fp32 sums meet in distributed shared memory and
-// are added in rank order.
+// The first whole_tiles tiles are made by one CTA each. The others are made by the split_k CTAs of a cluster, which share
+// k: fp32 sums meet in distributed shared memory and are added in rank order. So a last wave that would leave most SMs
+// idle is spread over them.
 // Group scales multiply the dequantised 16-bit pair: one rounding to the activation dtype a weight.
 #pragma once
 
@@ -36,7 +36,6 @@ struct HopperPrefill {
   static constexpr int kTileN = Traits::kTileN;
   static constexpr int kWarps = Traits::kWarps;  // consumers
   static constexpr int kStages = Traits::kStages;
-  static constexpr int kSharers = Traits::kSharers;
   static constexpr int kTiles16 = kTileN / 16;
   static constexpr int kGroupsK = kWarps / kTiles16;
   static constexpr int kConsumers = kWarps * 32;
@@ -47,10 +46,6 @@ struct HopperPrefill {
   static_assert(Traits::kTileK == kStepK, "a stage is 128 k");
   static_assert(kTileM % 8 == 0 && kTileM <= 256, "wgmma takes 8 to 256 columns");
 
-  // Activations come in boxes of rows, so that rows beyond m, which TMA fills slowly, are not asked for. What a
-  // stage held there before takes part in columns of sums that are never stored.
-  static constexpr int kBoxRows = kTileM < 64 ? kTileM : 64;
-  static_assert(kTileM % kBoxRows == 0, "a tile is whole boxes");
   static constexpr int kActivationBytes = kTileM * kStepK * 2;
   static constexpr int kWeightBytes = kTileN * kStepK / 2;
   static constexpr int kScaleBytes = kTiles16 * Scales::kScaleBytes;
@@ -68,7 +63,7 @@ struct HopperPrefill {
   static constexpr int kHalfPitch = kTileN * 2 + 16;   // bytes of a token in the 16-bit output tile
   static constexpr int kFloatPitch = kTileN + 4;       // floats of a token in the fp32 tile of a split
   static_assert(kStages * kStageBytes >= kTileM * kHalfPitch, "output tile does not fit into the ring");
-  static constexpr bool kCanSplit = kSharers == 1 && kStages * kStageBytes >= kTileM * kFloatPitch * 4;
+  static constexpr bool kCanSplit = kStages * kStageBytes >= kTileM * kFloatPitch * 4;
 
   struct Barriers {
     uint64_t full[kStages];
@@ -85,26 +80,30 @@ struct HopperPrefill {
 
   struct Tile {
     int rank, split, tile_n, first_step, steps;
-    int64_t tile_m;
-    int box_rows, boxes;  // of activations in a k64 half
+    int first_row;  // of activations and output
+    int skip;       // rows from there that another tile stores
+    int box_rows;   // of activations in a TMA box
 
     __device__ explicit Tile(const GemmArguments& args) {
-      split = kSharers == 1 ? args.split_k : 1;
-      const int cluster = kSharers == 1 ? split : kSharers;
-      rank = blockIdx.x % cluster;
-      const int tiles_n = (args.n + kTileN * kSharers - 1) / (kTileN * kSharers);  // of a cluster
-      const int index = blockIdx.x / cluster;
+      const int cta = blockIdx.x;
+      const bool whole = cta < args.whole_tiles;
+      split = whole ? 1 : args.split_k;
+      rank = whole ? 0 : cta % split;  // whole_tiles is a multiple of split_k
+      const int index = whole ? cta : args.whole_tiles + (cta - args.whole_tiles) / split;
+      const int tiles_n = (args.n + kTileN - 1) / kTileN;
       const int tiles_m = (args.m + kTileM - 1) / kTileM;
       const int first_m = index / (kSwathM * tiles_n) * kSwathM, inside = index % (kSwathM * tiles_n);
       const int swath = min(kSwathM, tiles_m - first_m);
-      tile_m = first_m + inside % swath;
-      tile_n = kSharers == 1 ? inside / swath : inside / swath * kSharers + rank;
-      box_rows = min(kBoxRows, (args.m + 7) / 8 * 8);
-      const int rows = static_cast<int>(min(static_cast<int64_t>(kTileM), args.m - tile_m * kTileM));
-      boxes = (rows + box_rows - 1) / box_rows;
+      // TMA fills rows beyond m slowly: the last tile starts earlier and skips what is not its own, a lone tile asks
+      // for fewer rows. What a stage held there before takes part in sums of rows that are never stored.
+      const int own_row = (first_m + inside % swath) * kTileM;
+      first_row = min(own_row, max(args.m - kTileM, 0));
+      skip = own_row - first_row;
+      box_rows = min(kTileM, (args.m + 7) / 8 * 8);
+      tile_n = inside / swath;
       const int all_steps = (args.k + kStepK - 1) / kStepK;
       const int share = (all_steps + split - 1) / split;
-      first_step = kSharers == 1 ? min(rank * share, all_steps) : 0;
+      first_step = min(rank * share, all_steps);
       steps = min(share, all_steps - first_step);
     }
   };
@@ -114,7 +113,7 @@ struct HopperPrefill {
     const int k_step = tile.first_step + step;
     const int row = tile.tile_n * kTiles16;
     unsigned char* target = stage + kActivationBytes;
-    ptx::barrier_expect(full, kWeightCopyBytes + tile.boxes * tile.box_rows * kStepK * 2);
+    ptx::barrier_expect(full, kWeightCopyBytes + tile.box_rows * kStepK * 2);
     ptx::tensor_copy(target, &args.weight_map, k_step * 256, row, full, ptx::kEvictNormal);
     if constexpr (Scales::kGrouped) {
       const int x = k_step * Scales::kPer128 * 16;
@@ -128,17 +127,10 @@ struct HopperPrefill {
   __device__ static void request_activations(const GemmArguments& args, const Tile& tile, unsigned char* stage,
                                              uint64_t* full, int step) {
     const int k = (tile.first_step + step) * kStepK;
-    const int m = static_cast<int>(tile.tile_m) * kTileM;
-    // Both k64 halves of every box; sharers take turns.
-    for (int box = kSharers == 1 ? 0 : tile.rank; box < tile.boxes * 2; box += kSharers) {
-      const int half = box & 1, row = box / 2 * kBoxRows;
-      unsigned char* place = stage + half * (kActivationBytes / 2) + row * 128;
-      if constexpr (kSharers == 1) {
-        ptx::tensor_copy(place, &args.activation_map, k + half * 64, m + row, full, ptx::kEvictLast);
-      } else {
-        ptx::tensor_copy_multicast(place, &args.activation_map, k + half * 64, m + row, full, (1 << kSharers) - 1,
-                                   ptx::kEvictLast);
-      }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      unsigned char* place = stage + half * (kActivationBytes / 2);
+      ptx::tensor_copy(place, &args.activation_map, k + half * 64, tile.first_row, full, ptx::kEvictLast);
     }
   }
 
@@ -192,15 +184,6 @@ struct HopperPrefill {
     ptx::wgmma_commit();
   }
 
-  // A warp has read a stage: told to every CTA that writes to it.
-  __device__ static __forceinline__ void release(uint64_t* empty, int lane) {
-    if constexpr (kSharers == 1) {
-      if (lane == 0) ptx::barrier_arrive(empty);
-    } else if (lane < kSharers) {
-      ptx::barrier_arrive_remote(ptx::map_to_rank(ptx::shared_address(empty), lane));
-    }
-  }
-
   __device__ static void consume(const GemmArguments& args, const Tile& tile, unsigned char* ring_base,
                                  Barriers& barriers, float (&sum)[kSums]) {
     const int warp = (threadIdx.x >> 5) % kTiles16, group = (threadIdx.x >> 5) / kTiles16;
@@ -226,7 +209,7 @@ struct HopperPrefill {
       dequantize_half(second, 1, scales, zeros, channel_zero, g, a1);
       multiply_half(a1, descriptor + kActivationBytes / 2 / 16, sum);
       ptx::wgmma_wait<0>();
-      release(&barriers.empty[ring.stage], lane);
+      if (lane == 0) ptx::barrier_arrive(&barriers.empty[ring.stage]);
 #pragma unroll
       for (int i = 0; i < kGroupsK; ++i) ring.advance(kStages);
     }
@@ -282,11 +265,11 @@ struct HopperPrefill {
     const int inside = threadIdx.x & 127;
     const int n = n0 + warpgroup * 64 + inside % 8 * 8;
     if (n >= args.n) return;
-    const int64_t m0 = tile.tile_m * kTileM;
-    const int rows = static_cast<int>(min(static_cast<int64_t>(kTileM), args.m - m0));
+    const int64_t m0 = tile.first_row;
+    const int rows = min(kTileM, args.m - tile.first_row);
     const unsigned char* source = shared + warpgroup * 128 + inside % 8 * 16;
 #pragma unroll 4
-    for (int row = inside / 8; row < rows; row += 16) {
+    for (int row = tile.skip + inside / 8; row < rows; row += 16) {
       *reinterpret_cast<uint4*>(output_at(args, m0 + row, n)) =
           *reinterpret_cast<const uint4*>(source + row * kHalfPitch);
     }
@@ -310,12 +293,12 @@ struct HopperPrefill {
   __device__ static void reduce_cluster(const GemmArguments& args, const Tile& tile, const unsigned char* shared) {
     constexpr int kVectors = kTileN / 8;
     const float tensor_scale = tensor_scale_or_one(args);
-    const int64_t m0 = tile.tile_m * kTileM;
+    const int64_t m0 = tile.first_row;
     for (int i = tile.rank * kFinishers + threadIdx.x; i < kTileM * kVectors; i += tile.split * kFinishers) {
       const int row = i / kVectors, channel = i % kVectors * 8;
       const int64_t m = m0 + row;
       const int n = tile.tile_n * kTileN + channel;
-      if (m >= args.m || n >= args.n) continue;
+      if (row < tile.skip || m >= args.m || n >= args.n) continue;
       const uint32_t place = ptx::shared_address(shared) + (row * kFloatPitch + channel) * 4;
       float total[8] = {};
       for (int rank = 0; rank < tile.split; ++rank) {
@@ -336,23 +319,14 @@ struct HopperPrefill {
     if (threadIdx.x == 0) {
       for (int s = 0; s < kStages; ++s) {
         ptx::barrier_init(&barriers.full[s], 1);
-        ptx::barrier_init(&barriers.empty[s], kTiles16 * kSharers);
+        ptx::barrier_init(&barriers.empty[s], kTiles16);
       }
       ptx::fence_barrier_init();
     }
-    if constexpr (kSharers > 1) {
-      ptx::cluster_barrier();  // no copy to a CTA whose barriers are not ready
-    } else {
-      __syncthreads();
-    }
+    __syncthreads();
     if (warp >= kWarps) {
       if constexpr (kMoveRegisters) ptx::shrink_registers<40>();
       if (threadIdx.x == kConsumers) produce(args, tile, ring_base, barriers);
-      if constexpr (kSharers > 1) {
-        __syncwarp();
-        ptx::cluster_arrive();
-        ptx::cluster_wait();
-      }
       if (kCanSplit && tile.split > 1) {
         __syncwarp();
         ptx::cluster_barrier();
@@ -362,7 +336,6 @@ struct HopperPrefill {
       if constexpr (kMoveRegisters) ptx::grow_registers<Traits::kConsumerRegisters>();
       float sum[kSums] = {};
       consume(args, tile, ring_base, barriers, sum);
-      if constexpr (kSharers > 1) ptx::cluster_arrive();  // the last word to other CTAs' barriers
       if constexpr (kGroupsK > 1) add_groups(ring_base, sum);
       const bool finisher = threadIdx.x < kFinishers;
       if (kCanSplit && tile.split > 1) {
@@ -373,7 +346,6 @@ struct HopperPrefill {
       } else if (finisher) {
         store_tile(args, tile, ring_base, sum);
       }
-      if constexpr (kSharers > 1) ptx::cluster_wait();  // a CTA stays while others may arrive at its barriers
     }
   }
 };

@@ -31,15 +31,6 @@ __device__ __forceinline__ void tensor_copy(void* shared, const void* map, int32
       "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "l"(policy)
       : "memory");
 }
-// The same box to the same place in every CTA of `ranks` (one bit each); each CTA's barrier counts the bytes.
-__device__ __forceinline__ void tensor_copy_multicast(void* shared, const void* map, int32_t x, int32_t y,
-                                                      uint64_t* barrier, uint16_t ranks, uint64_t policy) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
-      "[%0], [%1, {%3, %4}], [%2], %5, %6;" ::"r"(shared_address(shared)),
-      "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "h"(ranks), "l"(policy)
-      : "memory");
-}
 __device__ __forceinline__ void prefetch_tensor_map(const void* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }

@@ -1,13 +1,9 @@
-// Thread-block clusters (sm_90): barrier over all threads, another CTA's shared memory and mbarriers.
+// Thread-block clusters (sm_90): barrier over all threads of the cluster and reads of another CTA's shared memory.
 #pragma once
 
 #include <cstdint>
 
 namespace humming::ptx {
-
-// The two halves of cluster_barrier, for work in between.
-__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
-__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
 // Every thread of every CTA arrives; writes before it are visible after it.
 __device__ __forceinline__ void cluster_barrier() {
@@ -18,10 +14,6 @@ __device__ __forceinline__ uint32_t map_to_rank(uint32_t shared, uint32_t rank) 
   uint32_t mapped;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(shared), "r"(rank));
   return mapped;
-}
-// Arrives at the mbarrier at `mapped`, an address from map_to_rank.
-__device__ __forceinline__ void barrier_arrive_remote(uint32_t mapped) {
-  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(mapped) : "memory");
 }
 __device__ __forceinline__ float load_cluster(uint32_t address) {
   float value;
