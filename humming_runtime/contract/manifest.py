@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 from humming_runtime.contract.variant_name import Variant, VariantNameError
@@ -54,7 +55,7 @@ class KernelEntry:
     validated_on: tuple[str, ...] = ()  # capabilities that ran this very source and target: ("9.0",)
     validated_as: str | None = None  # another target that ran the same source: "sm_90a"
 
-    @property
+    @cached_property
     def variant(self) -> Variant:
         return Variant.parse(self.name)
 
