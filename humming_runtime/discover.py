@@ -1,7 +1,7 @@
-"""Installed kernel packages -> manifests. A package that cannot be used is a named fault, never ignored.
+"""Installed kernel packages -> manifests. One that cannot be used is a named fault, not ignored.
 
-Packages are found by the entry-point group `humming.cubins` (name = arch, value = import package) and in
-the folders that HUMMING_CUBIN_PATH lists. Nothing of a package is imported or executed.
+Packages are found by the entry-point group `humming.cubins` (name = arch, value = import package)
+and in the folders that HUMMING_CUBIN_PATH lists. Nothing of a package is imported or executed.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _entry_point_folders() -> Iterator[tuple[str, Path | None]]:
         distribution = point.dist
         name = point.value if distribution is None else distribution.metadata["Name"]
         if (name, point.value) in seen or distribution is None:
-            continue  # the same distribution twice on sys.path: the first one counts, as for imports
+            continue  # twice on sys.path: the first one counts, as for imports
         seen.add((name, point.value))
         folder = Path(str(distribution.locate_file(point.value.replace(".", "/"))))
         yield name, folder if folder.is_dir() else None

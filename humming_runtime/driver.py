@@ -1,6 +1,6 @@
-"""The CUDA driver through ctypes: devices, loading, launching. Opened at first use, never at import.
+"""The CUDA driver through ctypes: devices, loading, launching. Opened at first use, not at import.
 
-Only libcuda.so.1 is used: nothing depends on the CUDA version of torch. Numbers are those of cuda.h.
+Only libcuda.so.1 is used: nothing depends on torch's CUDA version. Numbers are those of cuda.h.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Driver:
         )
 
     def load(self, image: bytes, symbol: str, shared_bytes: int, ordinal: int) -> Function:
-        """Load a cubin in the device's primary context and allow it `shared_bytes` of dynamic memory."""
+        """Load a cubin in the device's primary context; allow `shared_bytes` of dynamic memory."""
         with _Current(self, ordinal):
             module, function = c.c_void_p(), c.c_void_p()
             self._call("cuModuleLoadData", c.byref(module), image)
@@ -151,7 +151,7 @@ class Driver:
             return self._contexts.setdefault(ordinal, context)
 
     def push(self, ordinal: int) -> bool:
-        """Make a device's context current. Returns False where it is already: nothing to pop then."""
+        """Make a device's context current. Returns False where it is already: nothing to pop."""
         wanted, current = self.context(ordinal), c.c_void_p()
         self._call("cuCtxGetCurrent", c.byref(current))
         if current.value == wanted.value:
@@ -182,8 +182,8 @@ class Driver:
 class PreparedLaunch:
     """Everything of a launch but the stream; the argument struct is a copy that this object owns.
 
-    overlap: let the kernel start while its predecessor ends (capability 9.0 and up). Only right where
-    the predecessor in the stream does not write weights.
+    overlap: let the kernel start while its predecessor ends (capability 9.0 and up). Only right
+    where the predecessor in the stream does not write weights.
     """
 
     def __init__(

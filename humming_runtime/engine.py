@@ -1,4 +1,4 @@
-"""What one process holds: installed packages, the driver, loaded kernels, decisions and their counters."""
+"""What one process holds: installed packages, driver, loaded kernels, decisions, counters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _logger = logging.getLogger("humming")
 class Engine:
     """Owner of everything that outlives a call. CUDA is first touched by device() or a launch.
 
-    force: name of the variant that every call of the process must run; HUMMING_FORCE sets the default one.
+    force: name of the variant that every call must run; HUMMING_FORCE sets it from outside.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ class UsageError(HummingError):
 
 
 class NoKernelError(HummingError):
-    """No installed kernel takes the problem; the message lists the nearest and why each was rejected."""
+    """No installed kernel takes the problem; the message says why each of the nearest does not."""
 
     exit_code = RuntimeExit.KERNELS_MISSING
 

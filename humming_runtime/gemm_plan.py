@@ -1,6 +1,6 @@
 """One layer's constant operands bound on one device; a call adds activations, output, stream.
 
-Nothing is shared between launches: the argument struct goes by value, reductions stay inside a cluster.
+Nothing is shared between launches: arguments go by value, reductions stay inside a cluster.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class _Sized:
 class GemmPlan:
     """Launches one layer on one device. Thread-safe.
 
-    Raises: NoKernelError, IntegrityError, DriverError at the first call of an m; CaptureError where that
-    call is inside a stream capture.
+    Raises: NoKernelError, IntegrityError, DriverError at the first call of an m; CaptureError where
+    that call is inside a stream capture.
     """
 
     def __init__(self, operands: WeightOperands, ordinal: int, engine: Engine) -> None:
@@ -82,7 +82,7 @@ class GemmPlan:
         self._sizes: OrderedDict[int, _Sized] = OrderedDict()
         self._can_overlap = self.device.capability >= _OVERLAP_FROM
 
-    def launch(  # noqa: PLR0913  the operands of a GEMM
+    def launch(
         self,
         m: int,
         activation: int,

@@ -1,4 +1,4 @@
-"""Decision -> kernel handle: the file is checked before the driver sees it, once per kernel and device."""
+"""Decision -> kernel handle: the file is checked before the driver sees it, once per device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CUDA_13_ABI, _CUDA_12_ABI = (0x41, 8), (0x33, 7)  # (OSABI, ABIVERSION)
 
 
 class Loader:
-    """Kernels that are loaded, by (file hash, device). Thread-safe; a failed load leaves nothing behind."""
+    """Loaded kernels by (file hash, device). Thread-safe; a failed load leaves nothing behind."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -61,8 +61,8 @@ class Loader:
             capability = ".".join(str(part) for part in device.capability)
             manifest = accepted.package.manifest
             message = (
-                f"{accepted.entry.name}: {error.message} on device {device.ordinal} ({device.name}, "
-                f"capability {capability}); built for {accepted.variant.target} with CUDA "
+                f"{accepted.entry.name}: {error.message} on device {device.ordinal} "
+                f"({device.name}, capability {capability}); built for {accepted.variant.target} with CUDA "
                 f"{manifest.cuda}, the driver supports CUDA {major}.{minor}"
             )
             raise DriverError(

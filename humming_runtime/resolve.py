@@ -1,4 +1,4 @@
-"""(problem, device, packages) -> the kernel to launch, or every candidate with the reason why not. Pure."""
+"""(problem, device, packages) -> the kernel to launch, or why each candidate is not it. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Rejected:
-    """One kernel that does not take the problem. `distance`: 0 where only the size or the tile is wrong."""
+    """One kernel that does not take the problem. `distance`: 0 where only the size is wrong."""
 
     name: str
     package: str
@@ -133,10 +133,8 @@ def _explanation(
 ) -> str:
     major, minor = device.capability
     size = f"m {problem.m}, n {problem.n}, k {problem.k}"
-    lines = [
-        f"{problem.op} {problem.format} ({size}) on {device.name}, capability {major}.{minor}: "
-        f"no kernel takes it"
-    ]
+    what = f"{problem.op} {problem.format} ({size})"
+    lines = [f"{what}: no kernel takes it on {device.name}, capability {major}.{minor}"]
     if force is not None and all(r.name != force for r in rejected):
         lines.append(f"  {force}: is not installed")
     if not packages:

@@ -139,7 +139,7 @@ def traffic_mb(variant: Variant, problem: Problem) -> float:
 
 
 def estimated_cost(variant: Variant) -> Cost:
-    """Cost of a kernel that nobody measured: rates of a mid-sized GPU, good for an order of tiles."""
+    """Cost of a kernel that nobody measured: rates of a mid-sized GPU, for an order of tiles."""
     multiply_us = 2e-6 * variant.tile_m * variant.tile_n * variant.tile_k / _MFLOP_PER_US
     unpack_us = 1e-3 * variant.tile_n * variant.tile_k / _KWEIGHTS_PER_US
     step_us = max(multiply_us, unpack_us) + _STEP_OVERHEAD_US

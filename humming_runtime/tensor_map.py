@@ -1,4 +1,4 @@
-"""TMA tensor maps of one GEMM: what is 2-D, which box a kernel asks for, and the driver's encoding."""
+"""TMA tensor maps of one GEMM: what is 2-D, which box a kernel asks for, how it is encoded."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def uses_tensor_maps(variant: Variant) -> bool:
 
 
 def activation_map(variant: Variant, address: int, stride: int, m: int, k: int) -> TensorMap:
-    """Activations (m, k), `stride` elements between rows. Raises: UsageError for a bad alignment."""
+    """Activations (m, k), `stride` elements between rows. Raises: UsageError for an alignment."""
     stride_bytes = stride * 2
     for what, value in (("address", address), ("row stride in bytes", stride_bytes)):
         if value % ADDRESS_ALIGNMENT_BYTES:
