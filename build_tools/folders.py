@@ -77,6 +77,9 @@ class WorkFolder:
     def facts(self, name: str) -> Path:
         return self.root / facts_path(name)
 
+    def record(self, name: str) -> Path:
+        return self.root / record_path(name)
+
     def log(self, name: str) -> Path:
         return self.root / log_path(name)
 
@@ -98,6 +101,15 @@ def cubin_path(name: str) -> str:
 
 def facts_path(name: str) -> str:
     return f"facts/{name}.json"
+
+
+def record_path(name: str) -> str:
+    """What the compilation of a cubin took and spilled."""
+    return f"records/{name}.json"
+
+
+def depfile_path(name: str) -> str:
+    return f"{TEMPORARY}/{name}.d"
 
 
 def log_path(name: str) -> str:

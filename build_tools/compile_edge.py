@@ -1,0 +1,179 @@
+"""One compilation, as ninja runs it: a cubin appears whole, checked and renamed, or not at all.
+
+Runs alone (`python -I -S compile_edge.py ...`), so it uses only the standard library and starts fast.
+nvcc writes to a temporary folder of its own: an orphan of a killed run can never touch an output, and
+nvcc's exit code 0 on a full disk is not believed. Working directory: the arch's work folder.
+
+    compile_edge.py NAME OUTPUT ALLOWED_SPILL_BYTES DEPFILE LOG RECORD FAILURE -- NVCC ARGUMENTS... SOURCE
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+_ELF = struct.Struct("<4sB11xHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_NO_BITS = 8
+_SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+_SERIALISED = re.compile(r"\(C75\d\d\)[^\n]*")
+_INTERRUPTED = 130
+
+
+class EdgeError(Exception):
+    """cause: `compile`, `spill` or `disk`."""
+
+    def __init__(self, cause: str, message: str) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+@dataclass(frozen=True)
+class Edge:
+    """What one call builds; paths are relative to the work folder."""
+
+    name: str
+    output: Path
+    allowed_spill_bytes: int
+    depfile: Path
+    log: Path
+    record: Path
+    failure: Path
+    command: tuple[str, ...]
+
+
+def run(edge: Edge) -> int:
+    """Returns the exit code; a failure leaves its cause in `edge.failure`."""
+    temporary = Path("tmp") / f"{edge.name}.{os.getpid()}"
+    started = time.monotonic()
+    try:
+        for folder in (temporary, *(p.parent for p in (edge.output, edge.log, edge.record, edge.failure))):
+            folder.mkdir(parents=True, exist_ok=True)
+        edge.failure.unlink(missing_ok=True)
+        log = _compile(edge, temporary)
+        edge.log.write_text(log, encoding="utf-8")
+        spill_bytes = check_log(log, edge.allowed_spill_bytes)
+        product = temporary / "out.cubin"
+        check_whole(product)
+        facts = {"milliseconds": round((time.monotonic() - started) * 1e3), "spill_bytes": spill_bytes}
+        record = temporary / "record.json"
+        record.write_text(json.dumps(facts), encoding="utf-8")
+        record.replace(edge.record)
+        product.replace(edge.output)
+    except EdgeError as error:
+        _fail(edge, error.cause, str(error))
+        return 1
+    except OSError as error:
+        _fail(edge, "disk", f"{error.filename or edge.output}: {(error.strerror or str(error)).lower()}")
+        return 1
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return 0
+
+
+def _compile(edge: Edge, temporary: Path) -> str:
+    """Run nvcc in a process group of its own. Returns its output. Raises: EdgeError."""
+    *command, source = edge.command
+    depfile = ["-MD", "-MT", str(edge.output), "-MF", str(edge.depfile)]
+    argv = [*command, *depfile, "-o", str(temporary / "out.cubin"), source]
+    environment = {**os.environ, "TMPDIR": str(temporary.resolve())}
+    process = subprocess.Popen(  # noqa: S603  the command is the build file's
+        argv,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+
+    def stop(*_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        shutil.rmtree(temporary, ignore_errors=True)
+        os._exit(_INTERRUPTED)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+    log, _ = process.communicate()
+    if process.returncode < 0:
+        raise EdgeError("compile", f"nvcc was killed by signal {-process.returncode}")
+    if process.returncode:
+        edge.log.write_text(log, encoding="utf-8")
+        raise EdgeError("disk" if "No space left" in log else "compile", _shortened(log))
+    return log
+
+
+def check_log(log: str, allowed_spill_bytes: int) -> int:
+    """Spilled bytes, stores and loads together. Raises: EdgeError."""
+    serialised = _SERIALISED.search(log)
+    if serialised is not None:
+        raise EdgeError("compile", f"ptxas serialises wgmma: {serialised[0]}")
+    spilled = sum(int(store) + int(load) for store, load in _SPILLS.findall(log))
+    if spilled > allowed_spill_bytes:
+        limit = f"limit {allowed_spill_bytes}"
+        raise EdgeError("spill", f"registers spill {spilled} bytes to local memory ({limit})")
+    return spilled
+
+
+def check_whole(path: Path) -> None:
+    """Does every part of the ELF lie inside the file? Raises: EdgeError."""
+    try:
+        image = path.read_bytes()
+    except FileNotFoundError as error:
+        raise EdgeError("compile", "nvcc ended well and wrote no cubin") from error
+    if not _is_whole(image):
+        raise EdgeError("disk", f"nvcc wrote a truncated cubin ({len(image)} bytes); is the disk full?")
+
+
+def _is_whole(image: bytes) -> bool:
+    if len(image) < _ELF.size or image[:4] != b"\x7fELF":
+        return False
+    fields = _ELF.unpack_from(image)
+    section_at, section_size, section_count = fields[6], fields[11], fields[12]
+    program_at, program_size, program_count = fields[5], fields[9], fields[10]
+    if section_count == 0 or section_size != _SECTION.size:
+        return False
+    if max(section_at + section_size * section_count, program_at + program_size * program_count) > len(image):
+        return False
+    for index in range(section_count):
+        _, kind, _, _, at, size, *_ = _SECTION.unpack_from(image, section_at + index * section_size)
+        if kind != _NO_BITS and at + size > len(image):
+            return False
+    return True
+
+
+def _fail(edge: Edge, cause: str, message: str) -> None:
+    """Leave the cause, and no output of an earlier run that could pass for this one's."""
+    for path in (edge.output, edge.record):
+        path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        edge.failure.write_text(json.dumps({"cause": cause, "message": message}), encoding="utf-8")
+    sys.stderr.write(f"{edge.name}: {message}\n")
+
+
+def _shortened(log: str, most_lines: int = 12) -> str:
+    """First lines that say what is wrong."""
+    lines = [line for line in log.splitlines() if "error" in line.lower() or "fatal" in line.lower()]
+    return "\n".join((lines or log.splitlines())[:most_lines]).strip() or "nvcc failed without a message"
+
+
+def main(argv: list[str]) -> int:
+    """Parse the fixed order of arguments."""
+    end = argv.index("--")
+    name, output, allowed, depfile, log, record, failure = argv[:end]
+    paths = [Path(text) for text in (depfile, log, record, failure)]
+    return run(Edge(name, Path(output), int(allowed), *paths, tuple(argv[end + 1 :])))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
