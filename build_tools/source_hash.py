@@ -1,0 +1,46 @@
+"""Identity of a kernel's source: its rendered text and every header it includes, whatever the target."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import re
+from collections.abc import Mapping
+
+from build_tools.folders import kernel_path
+from build_tools.plan import Planned
+
+_INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+_ANY_TARGET = "target"
+
+
+def source_sha256(planned: Planned, sources: Mapping[str, str]) -> str:
+    """Hash of what nvcc reads for a variant, the same for every target of one source.
+
+    sources: rendered files by path in the work folder.
+    """
+    first = kernel_path(planned.name)
+    token = planned.variant.target.replace("_", "")
+    digest = hashlib.sha256()
+    for path in sorted(_closure(first, sources)):
+        text = sources[path]
+        if path == first:
+            path, text = _ANY_TARGET, text.replace(token, _ANY_TARGET)
+        digest.update(f"{path}\0{len(text)}\0{text}".encode())
+    return digest.hexdigest()
+
+
+def _closure(first: str, sources: Mapping[str, str]) -> set[str]:
+    """Paths of a file and of all that it includes."""
+    found: set[str] = set()
+    waiting = [first]
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            folder = posixpath.dirname(path)
+            waiting += [
+                posixpath.normpath(posixpath.join(folder, name))
+                for name in _INCLUDE.findall(sources[path])
+            ]
+    return found
