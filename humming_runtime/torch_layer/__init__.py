@@ -1,0 +1,1 @@
+"""The part of the runtime that knows torch: packing, operator, module, checkpoints."""
