@@ -139,8 +139,8 @@ def _is_whole(image: bytes) -> bool:
     if len(image) < _ELF.size or image[:4] != b"\x7fELF":
         return False
     fields = _ELF.unpack_from(image)
-    section_at, section_size, section_count = fields[6], fields[11], fields[12]
-    program_at, program_size, program_count = fields[5], fields[9], fields[10]
+    section_at, section_size, section_count = fields[7], fields[12], fields[13]
+    program_at, program_size, program_count = fields[6], fields[10], fields[11]
     if section_count == 0 or section_size != _SECTION.size:
         return False
     if max(section_at + section_size * section_count, program_at + program_size * program_count) > len(image):

@@ -37,6 +37,12 @@ def find_sources(override: Path | None) -> Sources:
     return found
 
 
+def license_file() -> Path:
+    """The licence that every wheel carries: the checkout's, else the installed copy."""
+    checkout = _PACKAGE.parent / "LICENSE"
+    return checkout if checkout.is_file() else _PACKAGE / "sources" / "LICENSE"
+
+
 @dataclass(frozen=True)
 class WorkFolder:
     """`build/<arch>/`; names under it are relative, so that outputs do not depend on where it is."""
@@ -54,10 +60,6 @@ class WorkFolder:
     @property
     def manifest(self) -> Path:
         return self.root / "manifest.json"
-
-    @property
-    def toolchain_cache(self) -> Path:
-        return self.root / "toolchain.json"
 
     @property
     def wheel_project(self) -> Path:
