@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import threading
-from collections import Counter, OrderedDict
 
 from humming_runtime.discover import Installed, discover
-from humming_runtime.driver import Driver, PreparedLaunch
+from humming_runtime.driver import Driver
 from humming_runtime.load import Loader
 from humming_runtime.problem import Device, Problem
-from humming_runtime.resolve import Accepted, Decision, resolve
+from humming_runtime.resolve import Decision, Survey, resolve, survey
 
 FORCE_VARIABLE = "HUMMING_FORCE"
 MOST_DECISIONS = 4096
 _logger = logging.getLogger("humming")
+
+
+class LaunchCounter:
+    """Counts without a lock: a tick is one atomic step of the interpreter, also without the GIL."""
+
+    def __init__(self) -> None:
+        self._ticks = itertools.count()
+        self.add = self._ticks.__next__
+        self._lock = threading.Lock()
+        self._reads = 0
+
+    @property
+    def value(self) -> int:
+        """Every reading is a tick itself and is taken off again."""
+        with self._lock:
+            count = next(self._ticks) - self._reads
+            self._reads += 1
+            return count
 
 
 class Engine:
@@ -31,15 +49,17 @@ class Engine:
         force: str | None = None,
     ) -> None:
         self.installed = discover() if installed is None else installed
-        self.force = force or os.environ.get(FORCE_VARIABLE) or None
-        self.launches: Counter[str] = Counter()
+        self.generation = 0
+        self._force = force or os.environ.get(FORCE_VARIABLE) or None
         self._driver = driver
         self._loader: Loader | None = None
         self._lock = threading.Lock()
         self._devices: dict[int, Device] = {}
-        self._decisions: OrderedDict[tuple[Problem, int, str | None], Decision] = OrderedDict()
+        self._counters: dict[str, LaunchCounter] = {}
+        self._decisions: dict[tuple[Problem, Device], Decision] = {}
+        self._logged: set[tuple[object, ...]] = set()
         for fault in self.installed.faults:
-            _logger.warning("kernel package %s is not used: %s", fault.name, fault.reason)
+            _logger.warning("kernel package is not used: %s", fault)
 
     @property
     def driver(self) -> Driver:
@@ -57,6 +77,18 @@ class Engine:
                 self._loader = self._loader or Loader(driver)
         return self._loader
 
+    @property
+    def force(self) -> str | None:
+        """Name of the variant that every call must run; None for the free choice."""
+        return self._force
+
+    @force.setter
+    def force(self, name: str | None) -> None:
+        with self._lock:
+            self._force = name
+            self._decisions.clear()
+            self.generation += 1  # plans choose again
+
     def device(self, ordinal: int) -> Device:
         """Facts of a device, read once."""
         known = self._devices.get(ordinal)
@@ -64,20 +96,53 @@ class Engine:
 
     def resolve(self, problem: Problem, device: Device) -> Decision:
         """The decision for a problem, taken once and logged once. Raises: NoKernelError."""
-        key = problem, device.ordinal, self.force
+        key = problem, device
         known = self._decisions.get(key)
         if known is not None:
             return known
-        decision = resolve(problem, device, self.installed.packages, self.force)
-        self._decisions[key] = decision
-        while len(self._decisions) > MOST_DECISIONS:
-            self._decisions.popitem(last=False)
-        _log(decision, device)
+        generation, force = self.generation, self._force
+        decision = resolve(problem, device, self.installed.packages, force)
+        with self._lock:
+            if generation == self.generation:
+                self._decisions[key] = decision
+            while len(self._decisions) > MOST_DECISIONS:
+                self._decisions.pop(next(iter(self._decisions)))
+        self._log(decision, device)
         return decision
 
-    def launch(self, accepted: Accepted, prepared: PreparedLaunch, stream: int) -> None:
-        self.driver.launch(prepared, stream)
-        self.launches[accepted.entry.name] += 1
+    def explain(self, problem: Problem, device: Device) -> Survey:
+        """Every kernel judged: what would run, best first, and what would not with its reason."""
+        return survey(problem, device, self.installed.packages, self._force)
+
+    def counter(self, name: str) -> LaunchCounter:
+        """Launches of one variant."""
+        return self._counters.get(name) or self._counters.setdefault(name, LaunchCounter())
+
+    def launches(self) -> dict[str, int]:
+        """Launches so far by variant name, sorted."""
+        return {name: counter.value for name, counter in sorted(self._counters.items())}
+
+    def _log(self, decision: Decision, device: Device) -> None:
+        """Once for each kernel that a layer shape gets, with the m that first led to it."""
+        problem, chosen = decision.problem, decision.chosen
+        key = problem.op, problem.format, problem.n, problem.k, device.ordinal, chosen.entry.name
+        with self._lock:
+            if key in self._logged or len(self._logged) >= MOST_DECISIONS:
+                return
+            self._logged.add(key)
+        _logger.info(
+            "%s %s n %d k %d on device %d, from m %d: %s (split %d, predicted %.1f us%s)",
+            problem.op,
+            problem.format,
+            problem.n,
+            problem.k,
+            device.ordinal,
+            problem.m,
+            chosen.entry.name,
+            chosen.shape.split_k,
+            chosen.predicted_us,
+            ", forced" if decision.forced else "",
+        )
 
 
 _process_lock = threading.Lock()
@@ -91,20 +156,3 @@ def process_engine() -> Engine:
         with _process_lock:
             _process_engine = _process_engine or Engine()
     return _process_engine
-
-
-def _log(decision: Decision, device: Device) -> None:
-    problem, chosen = decision.problem, decision.chosen
-    _logger.info(
-        "%s %s m=%d n=%d k=%d on device %d: %s (grid %d, split %d%s)",
-        problem.op,
-        problem.format,
-        problem.m,
-        problem.n,
-        problem.k,
-        device.ordinal,
-        chosen.entry.name,
-        chosen.shape.grid,
-        chosen.shape.split_k,
-        ", forced" if decision.forced else "",
-    )

@@ -24,8 +24,14 @@ class UsageError(HummingError):
     exit_code = RuntimeExit.USAGE
 
 
+class CaptureError(HummingError):
+    """A kernel would have to be loaded while a CUDA graph is captured."""
+
+    exit_code = RuntimeExit.USAGE
+
+
 class NoKernelError(HummingError):
-    """No installed kernel takes the problem; the message says why each of the nearest does not."""
+    """No installed kernel takes the problem; the message lists the nearest, each with a reason."""
 
     exit_code = RuntimeExit.KERNELS_MISSING
 
@@ -46,6 +52,12 @@ class DriverError(HummingError):
         self.code = code
 
 
+class PackageError(HummingError):
+    """A kernel package is incomplete: no manifest, files missing or of another size."""
+
+    exit_code = RuntimeExit.INTEGRITY
+
+
 class IntegrityError(HummingError):
     """A cubin is not the file that its manifest describes."""
 
@@ -56,7 +68,3 @@ class ContractError(HummingError):
     """A kernel package was built for another runtime."""
 
     exit_code = RuntimeExit.CONTRACT
-
-
-class CaptureError(HummingError):
-    """A kernel would have to be loaded while a CUDA graph is captured."""

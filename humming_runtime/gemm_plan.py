@@ -5,18 +5,18 @@ Nothing is shared between launches: arguments go by value, reductions stay insid
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from humming_runtime.contract.arguments import pack_into, struct_size_bytes
-from humming_runtime.contract.variant_name import ScaleScheme, Variant
-from humming_runtime.driver import Function, PreparedLaunch
+from humming_runtime.contract.variant_name import Variant
 from humming_runtime.engine import Engine
 from humming_runtime.errors import UsageError
-from humming_runtime.problem import Problem
+from humming_runtime.launch_slot import LaunchSlot
 from humming_runtime.resolve import Accepted
 from humming_runtime.tensor_map import (
+    TensorMap,
     activation_map,
     encode,
     scale_map,
@@ -24,62 +24,46 @@ from humming_runtime.tensor_map import (
     weight_map,
     zero_map,
 )
+from humming_runtime.weight_operands import MOST_SIZE, WeightOperands
 
-MOST_SIZES = 512
-"""Decisions that a plan remembers, by m; the oldest goes first."""
+__all__ = ["MOST_SIZES", "GemmPlan", "WeightOperands"]
+
+MOST_SIZES = 64
+"""Values of m that a plan keeps ready, about 2 KB each; the oldest goes first."""
 _OVERLAP_FROM = (9, 0)
+_ALIGNMENT_BYTES = 16
+_WAITING_SCHEDULES = ("decode", "prefill")
+"""Schedules whose kernels wait for their predecessor; others must not overlap with it."""
 
 
 @dataclass(frozen=True)
-class WeightOperands:
-    """What a layer keeps: format, size and device addresses (0 = absent).
-
-    Shapes: as in docs/contracts.md. groups: scale groups along k as stored.
-    """
-
-    op: str
-    activation: str
-    weight_dtype: str
-    scale: ScaleScheme
-    layout: str
-    n: int
-    k: int
-    groups: int
-    weight: int
-    weight_scale: int = 0
-    weight_zero: int = 0
-    channel_scale: int = 0
-    tensor_scale: int = 0
-    bias: int = 0
-
-    def problem(self, m: int) -> Problem:
-        return Problem(
-            self.op, self.activation, self.weight_dtype, self.scale, self.layout, m, self.n, self.k
-        )
-
-
-@dataclass(frozen=True)
-class _Sized:
-    """What does not change between calls with one m."""
+class _Ready:
+    """Launches of one m: a slot is taken for the time of a call, so that threads share none."""
 
     accepted: Accepted
-    function: Function
-    template: bytes
+    generation: int
+    can_overlap: bool
+    count: Callable[[], int]
+    make: Callable[[], LaunchSlot]
+    idle: list[LaunchSlot] = field(default_factory=list)
 
 
 class GemmPlan:
     """Launches one layer on one device. Thread-safe.
 
-    Raises: NoKernelError, IntegrityError, DriverError at the first call of an m; CaptureError where
-    that call is inside a stream capture.
+    The owner keeps the operands' memory alive and in place. Raises: UsageError at once for operands
+    that no kernel takes; NoKernelError, IntegrityError, DriverError at the first call of an m;
+    CaptureError where that call is inside a stream capture.
     """
 
     def __init__(self, operands: WeightOperands, ordinal: int, engine: Engine) -> None:
-        check_operands(operands)
+        operands.check()
         self.operands = operands
         self.device = engine.device(ordinal)
         self._engine = engine
-        self._sizes: OrderedDict[int, _Sized] = OrderedDict()
+        self._lock = threading.Lock()
+        self._ready: dict[int, _Ready] = {}
+        self._maps: dict[int, dict[str, bytes]] = {}
         self._can_overlap = self.device.capability >= _OVERLAP_FROM
 
     def launch(
@@ -97,51 +81,74 @@ class GemmPlan:
         """Enqueue C = A B on `stream`; m = 0 does nothing.
 
         Units: addresses; strides in elements. bias: address in place of the layer's own.
-        overlap: see PreparedLaunch.
+        overlap: see Driver.launch; the weights must be older than the preceding kernel.
         """
         if m == 0:
             return
-        sized = self._sizes.get(m) or self._add(m, stream)
-        variant = sized.accepted.variant
-        arguments = bytearray(sized.template)
-        values: dict[str, int | bytes] = {
-            "activation": activation,
-            "activation_stride": activation_stride,
-            "output": output,
-            "output_stride": output_stride,
-        }
-        if bias is not None:
-            values["bias"] = bias
-        if uses_tensor_maps(variant):
-            tensor = activation_map(variant, activation, activation_stride, m, self.operands.k)
-            values["activation_map"] = encode(self._engine.driver, tensor)
-        pack_into(arguments, values)
-        prepared = PreparedLaunch(
-            sized.function,
-            sized.accepted.shape,
-            bytes(arguments),
-            overlap=overlap and self._can_overlap,
-        )
-        self._engine.launch(sized.accepted, prepared, stream)
+        if m == 1:  # a stride that means nothing may be anything
+            activation_stride, output_stride = self.operands.k, self.operands.n
+        if (
+            (activation | output | activation_stride * 2 | output_stride * 2) % _ALIGNMENT_BYTES
+            or activation_stride < self.operands.k
+            or output_stride < self.operands.n
+        ):
+            self._refuse(activation, activation_stride, output, output_stride)
+        ready = self._ready.get(m)
+        if ready is None or ready.generation != self._engine.generation:
+            ready = self._add(m, stream)
+        try:
+            slot = ready.idle.pop()
+        except IndexError:
+            slot = ready.make()
+        slot.patch(activation, activation_stride, output, output_stride, bias)
+        self._engine.driver.launch(slot.prepared, stream, overlap=overlap and ready.can_overlap)
+        ready.idle.append(slot)
+        ready.count()
 
     def prepare(self, sizes: Iterable[int]) -> None:
-        """Choose and load the kernels for these m now, so that no later call has to."""
+        """Choose and load the kernels for these m now, so that no later call has to.
+
+        More than MOST_SIZES are loaded as well; a call then lays its arguments out again.
+        """
         for m in sizes:
-            if m > 0 and m not in self._sizes:
-                self._add(m, None)
+            if m != 0:
+                self._current(m)
 
     def kernel(self, m: int) -> str:
         """Name of the variant that a call with `m` runs."""
-        return (self._sizes.get(m) or self._add(m, None)).accepted.entry.name
+        return self._current(m).accepted.entry.name
 
-    def _add(self, m: int, stream: int | None) -> _Sized:
-        accepted = self._engine.resolve(self.operands.problem(m), self.device).chosen
-        function = self._engine.loader.load(accepted, self.device, stream)
-        sized = _Sized(accepted, function, self._template(accepted, m))
-        self._sizes[m] = sized
-        while len(self._sizes) > MOST_SIZES:
-            self._sizes.popitem(last=False)
-        return sized
+    def _current(self, m: int) -> _Ready:
+        ready = self._ready.get(m)
+        if ready is None or ready.generation != self._engine.generation:
+            return self._add(m, None)
+        return ready
+
+    def _add(self, m: int, stream: int | None) -> _Ready:
+        if not 0 < m <= MOST_SIZE:
+            raise UsageError(f"m: out of range ({m}, limit {MOST_SIZE})")
+        engine, device = self._engine, self.device
+        generation = engine.generation
+        accepted = engine.resolve(self.operands.problem(m), device).chosen
+        function = engine.loader.load(accepted, device, stream)
+        variant, shape, template = accepted.variant, accepted.shape, self._template(accepted, m)
+        tensor = None
+        if uses_tensor_maps(variant):
+            k = self.operands.k
+            tensor = activation_map(variant, 0, k, m, k)
+
+        def make() -> LaunchSlot:
+            return LaunchSlot(engine.driver, function, shape, template, tensor)
+
+        can_overlap = self._can_overlap and variant.schedule in _WAITING_SCHEDULES
+        count = engine.counter(accepted.entry.name).add
+        ready = _Ready(accepted, generation, can_overlap, count, make)
+        with self._lock:
+            self._ready.pop(m, None)
+            self._ready[m] = ready
+            while len(self._ready) > MOST_SIZES:
+                self._ready.pop(next(iter(self._ready)))
+        return ready
 
     def _template(self, accepted: Accepted, m: int) -> bytes:
         given, shape = self.operands, accepted.shape
@@ -168,30 +175,33 @@ class GemmPlan:
         return bytes(buffer)
 
     def _weight_maps(self, variant: Variant) -> dict[str, bytes]:
-        given, driver = self.operands, self._engine.driver
-        maps = {"weight_map": weight_map(variant, given.weight, given.n, given.k)}
-        if variant.scale.group_size is not None:
-            maps["scale_map"] = scale_map(variant, given.weight_scale, given.n, given.groups)
-            if variant.scale.zero_point:
-                maps["zero_map"] = zero_map(variant, given.weight_zero, given.n, given.groups)
-        return {name: encode(driver, tensor) for name, tensor in maps.items()}
+        """Encoded maps of weights, scales and zero points; their boxes depend on tile n alone."""
+        known = self._maps.get(variant.tile_n)
+        if known is None:
+            given = self.operands
+            maps: dict[str, TensorMap] = {
+                "weight_map": weight_map(variant, given.weight, given.n, given.k)
+            }
+            if given.scale.group_size is not None:
+                maps["scale_map"] = scale_map(variant, given.weight_scale, given.n, given.groups)
+                if given.scale.zero_point:
+                    maps["zero_map"] = zero_map(variant, given.weight_zero, given.n, given.groups)
+            known = {name: encode(self._engine.driver, tensor) for name, tensor in maps.items()}
+            self._maps[variant.tile_n] = known
+        return known
 
-
-def check_operands(operands: WeightOperands) -> None:
-    """Do the addresses fit the format? Raises: UsageError that names the operand."""
-    grouped = operands.scale.group_size is not None
-    needed = {
-        "weight": True,
-        "weight_scale": grouped,
-        "weight_zero": bool(operands.scale.zero_point),
-    }
-    for name, is_needed in needed.items():
-        address = getattr(operands, name)
-        if is_needed and not address:
-            raise UsageError(f"{name}: missing, format {operands.problem(1).format} needs it")
-        if address % 16:
-            raise UsageError(f"{name}: address is no multiple of 16 bytes ({address:#x})")
-    for name in ("n", "k"):
-        value = getattr(operands, name)
-        if value < 1 or value % 8:
-            raise UsageError(f"{name} is {value}, no positive multiple of 8")
+    def _refuse(
+        self, activation: int, activation_stride: int, output: int, output_stride: int
+    ) -> None:
+        checks = (
+            ("activation", activation, activation_stride, "k", self.operands.k),
+            ("output", output, output_stride, "n", self.operands.n),
+        )
+        limit = _ALIGNMENT_BYTES
+        for name, address, stride, size_name, size in checks:
+            if address % limit:
+                raise UsageError(f"{name}: address is no multiple of {limit} ({address:#x})")
+            if stride * 2 % limit:
+                raise UsageError(f"{name}: row stride is no multiple of {limit // 2} ({stride})")
+            if stride < size:
+                raise UsageError(f"{name}: row stride {stride} is less than {size_name} ({size})")

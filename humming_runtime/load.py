@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import struct
 import threading
-from pathlib import Path
 
-from humming_runtime.contract.manifest import KernelEntry
-from humming_runtime.contract.targets import target_capability
+from humming_runtime.cubin_file import read_cubin
 from humming_runtime.driver import Driver, Function
-from humming_runtime.errors import CaptureError, DriverError, IntegrityError
+from humming_runtime.errors import CaptureError, DriverError
 from humming_runtime.problem import Device
-from humming_runtime.resolve import Accepted
-from humming_runtime.selection import STATIC_SHARED_BYTES
-
-_ELF_HEADER = struct.Struct("<4sBBBBB7xHHIQQQIHHHHHH")
-_MACHINE_CUDA = 190
-_CUDA_13_ABI, _CUDA_12_ABI = (0x41, 8), (0x33, 7)  # (OSABI, ABIVERSION)
+from humming_runtime.resolve import Accepted, package_for
 
 
 class Loader:
@@ -40,72 +31,33 @@ class Loader:
         known = self.loaded(accepted, device)
         if known is not None:
             return known
-        if stream is not None and self._driver.is_capturing(stream):
+        if stream is not None and self._driver.is_capturing(stream, device.ordinal):
             message = f"{accepted.entry.name}: not loaded yet, and the stream is being captured"
-            raise CaptureError(message, "call prepare() with the sizes of m before the capture")
+            raise CaptureError(message, "call prepare() with these m before the capture")
         with self._lock:
             known = self.loaded(accepted, device)
-            if known is not None:
-                return known
-            image = read_cubin(accepted.package.cubin(accepted.entry), accepted.entry)
-            function = self._load(image, accepted, device)
-            self._functions[accepted.entry.sha256, device.ordinal] = function
-            return function
+            if known is None:
+                known = self._load(accepted, device)
+                self._functions[accepted.entry.sha256, device.ordinal] = known
+            return known
 
-    def _load(self, image: bytes, accepted: Accepted, device: Device) -> Function:
-        room = device.shared_limit_bytes - STATIC_SHARED_BYTES
+    def _load(self, accepted: Accepted, device: Device) -> Function:
+        image = read_cubin(accepted.package.cubin(accepted.entry), accepted.entry)
         try:
-            return self._driver.load(image, accepted.variant.symbol, room, device.ordinal)
+            return self._driver.load(image, accepted.variant.symbol, device)
         except DriverError as error:
-            major, minor = self._driver.version()
-            capability = ".".join(str(part) for part in device.capability)
-            manifest = accepted.package.manifest
-            message = (
-                f"{accepted.entry.name}: {error.message} on device {device.ordinal} "
-                f"({device.name}, capability {capability}); built for {accepted.variant.target} with CUDA "
-                f"{manifest.cuda}, the driver supports CUDA {major}.{minor}"
-            )
-            raise DriverError(
-                message, error.code, "install a driver from release 580 on"
-            ) from error
+            message = f"{_context(accepted, device, self._driver)}: {error.message}"
+            hint = error.hint or f"pip install --force-reinstall {package_for(device)}"
+            raise DriverError(message, error.code, hint) from error
 
 
-def read_cubin(path: Path, entry: KernelEntry) -> bytes:
-    """Bytes of a cubin that is what its manifest says. Raises: IntegrityError."""
-    try:
-        image = path.read_bytes()
-    except OSError as error:
-        raise IntegrityError(f"{path}: {(error.strerror or str(error)).lower()}") from error
-    if len(image) != entry.size_bytes:
-        raise IntegrityError(f"{path}: {len(image)} bytes, the manifest says {entry.size_bytes}")
-    digest = hashlib.sha256(image).hexdigest()
-    if digest != entry.sha256:
-        raise IntegrityError(f"{path}: sha256 is {digest}, the manifest says {entry.sha256}")
-    capability = elf_capability(image)
-    wanted = target_capability(entry.variant.target)
-    if capability != wanted:
-        raise IntegrityError(f"{path}: ELF is for {capability}, its name says {wanted}")
-    return image
-
-
-def elf_capability(image: bytes) -> tuple[int, int] | None:
-    """SM of a cubin from its ELF header; None for a file that is no NVIDIA cubin."""
-    if len(image) < _ELF_HEADER.size:
-        return None
-    fields = _ELF_HEADER.unpack_from(image)
-    magic, osabi, abi_version, machine, flags = (
-        fields[0],
-        fields[4],
-        fields[5],
-        fields[7],
-        fields[12],
+def _context(accepted: Accepted, device: Device, driver: Driver) -> str:
+    """What was loaded where: all that a report needs."""
+    major, minor = driver.version()
+    capability = ".".join(str(part) for part in device.capability)
+    manifest = accepted.package.manifest
+    return (
+        f"{accepted.entry.name} (target {accepted.variant.target}, CUDA {manifest.cuda}, "
+        f"{manifest.package} {manifest.version}) on device {device.ordinal} ({device.name}, "
+        f"capability {capability}, driver for CUDA {major}.{minor})"
     )
-    if magic != b"\x7fELF" or machine != _MACHINE_CUDA:
-        return None
-    if (osabi, abi_version) == _CUDA_13_ABI:
-        number = int(flags) >> 8 & 0xFF
-    elif (osabi, abi_version) == _CUDA_12_ABI:
-        number = int(flags) & 0xFF
-    else:
-        return None
-    return divmod(number, 10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 from humming_runtime import selection
 from humming_runtime.contract.launch_shape import LaunchShape
@@ -15,6 +16,21 @@ from humming_runtime.errors import NoKernelError
 from humming_runtime.problem import Device, Problem
 
 _SHOWN_REJECTIONS = 6
+_OLDEST_CAPABILITY = (7, 5)
+
+
+class Distance(IntEnum):
+    """How far a rejected kernel is from the problem: the nearest are shown first."""
+
+    SIZE = 0
+    TARGET = 1
+    TEST_TARGET = 2
+    LAYOUT = 3
+    SCALE = 4
+    ACTIVATION = 5
+    WEIGHT = 6
+    OP = 7
+    NOT_FORCED = 8
 
 
 @dataclass(frozen=True)
@@ -30,12 +46,12 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Rejected:
-    """One kernel that does not take the problem. `distance`: 0 where only the size is wrong."""
+    """One kernel that does not take the problem."""
 
     name: str
     package: str
     reason: str
-    distance: int
+    distance: Distance
 
 
 @dataclass(frozen=True)
@@ -49,6 +65,14 @@ class Decision:
     forced: bool = False
 
 
+@dataclass(frozen=True)
+class Survey:
+    """Every kernel of every package, judged: the best first, the nearest first."""
+
+    accepted: tuple[Accepted, ...]
+    rejected: tuple[Rejected, ...]
+
+
 def resolve(
     problem: Problem, device: Device, packages: Sequence[Package], force: str | None = None
 ) -> Decision:
@@ -56,21 +80,32 @@ def resolve(
 
     force: name of the variant that must run. Raises: NoKernelError.
     """
+    found = survey(problem, device, packages, force)
+    if not found.accepted:
+        raise refusal(problem, device, packages, found, force)
+    chosen, *others = found.accepted
+    return Decision(problem, chosen, tuple(others), found.rejected, force is not None)
+
+
+def survey(
+    problem: Problem, device: Device, packages: Sequence[Package], force: str | None = None
+) -> Survey:
+    """Judge every kernel."""
     accepted: list[Accepted] = []
     rejected: list[Rejected] = []
     for package in packages:
-        for entry in package.manifest.kernels:
-            result = _judge(problem, device, package, entry, force)
-            if isinstance(result, Accepted):
-                accepted.append(result)
+        for entry, variant in package.kernels:
+            result = _judge(problem, device, variant, entry, force)
+            if isinstance(result, selection.Choice):
+                accepted.append(
+                    Accepted(package, entry, variant, result.shape, result.predicted_us)
+                )
             else:
-                rejected.append(result)
-    rejected.sort(key=lambda r: (r.distance, r.name))
-    if not accepted:
-        raise NoKernelError(_explanation(problem, device, packages, rejected, force), _hint(device))
+                distance, reason = result
+                rejected.append(Rejected(entry.name, package.name, reason, distance))
     accepted.sort(key=_preference)
-    chosen, *others = accepted
-    return Decision(problem, chosen, tuple(others), tuple(rejected), force is not None)
+    rejected.sort(key=lambda r: (r.distance, r.name))
+    return Survey(tuple(accepted), tuple(rejected))
 
 
 def package_for(device: Device) -> str:
@@ -79,44 +114,65 @@ def package_for(device: Device) -> str:
     return f"humming-cubins-sm{major}{minor}-cu13"
 
 
+def refusal(
+    problem: Problem,
+    device: Device,
+    packages: Sequence[Package],
+    found: Survey,
+    force: str | None = None,
+) -> NoKernelError:
+    """The error that says what is missing, which kernels come near and what would help."""
+    major, minor = device.capability
+    where = f"device {device.ordinal} ({device.name}, capability {major}.{minor})"
+    size = f"m {problem.m}, n {problem.n}, k {problem.k}"
+    head = f"{problem.op} {problem.format} {problem.layout} ({size}): no kernel takes it on {where}"
+    lines = [head]
+    if not packages:
+        lines.append("  no kernel package is installed")
+    if force is not None and all(r.name != force for r in found.rejected):
+        lines.append(f"  {force}: is forced and not installed")
+    near = [r for r in found.rejected if force is None or r.name == force]
+    lines += [f"  {r.name} ({r.package}): {r.reason}" for r in near[:_SHOWN_REJECTIONS]]
+    if len(near) > _SHOWN_REJECTIONS:
+        lines.append(f"  and {len(near) - _SHOWN_REJECTIONS} more (humming explain shows all)")
+    return NoKernelError("\n".join(lines), _hint(problem, device, packages, force))
+
+
 def _judge(
-    problem: Problem, device: Device, package: Package, entry: KernelEntry, force: str | None
-) -> Accepted | Rejected:
-    variant = entry.variant
-
-    def reject(reason: str, distance: int) -> Rejected:
-        return Rejected(entry.name, package.name, reason, distance)
-
+    problem: Problem, device: Device, variant: Variant, entry: KernelEntry, force: str | None
+) -> selection.Choice | tuple[Distance, str]:
     if force is not None and entry.name != force:
-        return reject(f"{force} is forced", 3)
+        return Distance.NOT_FORCED, f"{force} is forced"
     difference = _difference(problem, variant)
     if difference is not None:
-        return reject(*difference)
+        return difference
     reason = incompatibility(variant.target, device.capability)
     if reason is not None:
-        return reject(reason, 1)
+        return Distance.TARGET, reason
     if force is None and is_test_target(variant.tier, variant.target):
-        return reject(f"test build of tier {variant.tier}, runs only when forced", 2)
+        return Distance.TEST_TARGET, f"test target of tier {variant.tier}, runs only when forced"
     choices = selection.candidates(variant, entry.cost, problem, device)
-    if isinstance(choices, str):
-        return reject(choices, 0)
-    best = choices[0]
-    return Accepted(package, entry, variant, best.shape, best.predicted_us)
+    return (Distance.SIZE, choices) if isinstance(choices, str) else choices[0]
 
 
-def _difference(problem: Problem, variant: Variant) -> tuple[str, int] | None:
-    """First fact of the format that differs, and how far it is from the problem."""
-    facts = (
-        ("op", problem.op, variant.op, 6),
-        ("weight dtype", problem.weight, variant.weight, 5),
-        ("activation dtype", problem.activation, variant.activation, 4),
-        ("scale", str(problem.scale), str(variant.scale), 3),
-        ("layout", problem.layout, variant.layout, 3),
-    )
-    for what, wanted, has, distance in facts:
-        if wanted != has:
-            return f"{what} is {has}, wanted {wanted}", distance
-    return None
+def _difference(problem: Problem, variant: Variant) -> tuple[Distance, str] | None:
+    """First fact of the format that differs, the farthest first."""
+    if problem.op != variant.op:
+        distance, what, wanted, has = Distance.OP, "op", problem.op, variant.op
+    elif problem.weight != variant.weight:
+        distance, what = Distance.WEIGHT, "weight dtype"
+        wanted, has = problem.weight, variant.weight
+    elif problem.activation != variant.activation:
+        distance, what = Distance.ACTIVATION, "activation dtype"
+        wanted, has = problem.activation, variant.activation
+    elif problem.scale != variant.scale:
+        distance, what = Distance.SCALE, "scale"
+        wanted, has = str(problem.scale), str(variant.scale)
+    elif problem.layout != variant.layout:
+        distance, what, wanted, has = Distance.LAYOUT, "layout", problem.layout, variant.layout
+    else:
+        return None
+    return distance, f"{what} is {has}, wanted {wanted}"
 
 
 def _preference(accepted: Accepted) -> tuple[float, int, int, str]:
@@ -124,27 +180,15 @@ def _preference(accepted: Accepted) -> tuple[float, int, int, str]:
     return accepted.predicted_us, -rank, -minor, accepted.entry.name
 
 
-def _explanation(
-    problem: Problem,
-    device: Device,
-    packages: Sequence[Package],
-    rejected: Sequence[Rejected],
-    force: str | None,
-) -> str:
-    major, minor = device.capability
-    size = f"m {problem.m}, n {problem.n}, k {problem.k}"
-    what = f"{problem.op} {problem.format} ({size})"
-    lines = [f"{what}: no kernel takes it on {device.name}, capability {major}.{minor}"]
-    if force is not None and all(r.name != force for r in rejected):
-        lines.append(f"  {force}: is not installed")
-    if not packages:
-        lines.append("  no kernel package is installed")
-    near = [r for r in rejected if force is None or r.name == force]
-    lines += [f"  {r.name} ({r.package}): {r.reason}" for r in near[:_SHOWN_REJECTIONS]]
-    if len(near) > _SHOWN_REJECTIONS:
-        lines.append(f"  and {len(near) - _SHOWN_REJECTIONS} more (humming explain shows all)")
-    return "\n".join(lines)
-
-
-def _hint(device: Device) -> str:
-    return f"pip install {package_for(device)}"
+def _hint(
+    problem: Problem, device: Device, packages: Sequence[Package], force: str | None
+) -> str | None:
+    """The command that helps; None where no package could."""
+    if force is not None:
+        return "humming list"
+    if device.capability < _OLDEST_CAPABILITY or problem.m < 1:
+        return None
+    wanted = package_for(device)
+    if any(package.name == wanted for package in packages):
+        return f"pip install --upgrade {wanted}"
+    return f"pip install {wanted}"

@@ -1,26 +1,44 @@
-"""TMA tensor maps of one GEMM: what is 2-D, which box a kernel asks for, how it is encoded."""
+"""TMA tensor maps of one GEMM: what is 2-D, which box a kernel asks for, how it is encoded.
+
+| map | x (contiguous) | y | box |
+|---|---|---|---|
+| activations | k | m | 64 x min(tile m, m rounded up to 8), swizzled |
+| weights | 32-bit words, 128 a tile of 64 k | n / 16 | 256 (128 k) x tile n / 16 |
+| scales | groups * 16, 16 bits each | n / 16 | 16 * groups of 128 k x tile n / 16 |
+| zero points | groups * 16, bytes | n / 16 | the same |
+"""
 
 from __future__ import annotations
 
 import ctypes as c
 from dataclasses import dataclass
+from typing import Any
 
 from humming_runtime.contract import launch_shape
 from humming_runtime.contract.arguments import FieldKind
 from humming_runtime.contract.layouts import TILE_K, TILE_N, pad
 from humming_runtime.contract.variant_name import Variant
-from humming_runtime.driver import Driver, aligned_address, aligned_buffer
+from humming_runtime.driver import Driver
 from humming_runtime.errors import UsageError
+from humming_runtime.prepared_launch import aligned_address, aligned_buffer
 
 ADDRESS_ALIGNMENT_BYTES = 16
-_U8, _U16, _U32, _F16, _BF16 = 0, 1, 2, 6, 9  # CUtensorMapDataType
-_SWIZZLE_128, _PROMOTE_L2_256 = 3, 3
+_MOST_BOX = 256
+_MOST_SIZE = 2**32
+_MOST_STRIDE_BYTES = 2**40
+
+# CUtensorMapDataType
+_U8, _U16, _U32, _F16, _BF16 = 0, 1, 2, 6, 9
+_ACTIVATION_TYPES = {"f16": _F16, "bf16": _BF16}
+# CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill
+_NO_INTERLEAVE, _NO_SWIZZLE, _SWIZZLE_128, _PROMOTE_L2_256, _FILL_ZEROS = 0, 0, 3, 3, 0
 
 
 @dataclass(frozen=True)
 class TensorMap:
     """A 2-D tensor and the box of one copy; x is the contiguous dimension, sizes in elements."""
 
+    name: str
     data_type: int
     address: int
     size_x: int
@@ -28,7 +46,24 @@ class TensorMap:
     stride_bytes: int
     box_x: int
     box_y: int
-    swizzle: int = 0
+    swizzle: int = _NO_SWIZZLE
+
+    def check(self) -> None:
+        """Raises: UsageError where TMA cannot address the tensor."""
+        for what, value in (("address", self.address), ("row stride in bytes", self.stride_bytes)):
+            if value % ADDRESS_ALIGNMENT_BYTES:
+                limit = ADDRESS_ALIGNMENT_BYTES
+                raise UsageError(f"{self.name}: {what} is no multiple of {limit} ({value})")
+        limits = (
+            ("row stride in bytes", self.stride_bytes, _MOST_STRIDE_BYTES - 1),
+            ("columns", self.size_x, _MOST_SIZE),
+            ("rows", self.size_y, _MOST_SIZE),
+            ("columns of a box", self.box_x, _MOST_BOX),
+            ("rows of a box", self.box_y, _MOST_BOX),
+        )
+        for what, value, most in limits:
+            if not 0 < value <= most:
+                raise UsageError(f"{self.name}: {what} out of range ({value}, limit {most})")
 
 
 def uses_tensor_maps(variant: Variant) -> bool:
@@ -37,65 +72,75 @@ def uses_tensor_maps(variant: Variant) -> bool:
 
 
 def activation_map(variant: Variant, address: int, stride: int, m: int, k: int) -> TensorMap:
-    """Activations (m, k), `stride` elements between rows. Raises: UsageError for an alignment."""
-    stride_bytes = stride * 2
-    for what, value in (("address", address), ("row stride in bytes", stride_bytes)):
-        if value % ADDRESS_ALIGNMENT_BYTES:
-            limit = ADDRESS_ALIGNMENT_BYTES
-            raise UsageError(f"activations: {what} is no multiple of {limit} ({value})")
+    """Activations (m, k), `stride` elements between rows."""
     rows = launch_shape.activation_box_rows(variant, m)
-    data_type = _F16 if variant.activation == "f16" else _BF16
-    return TensorMap(data_type, address, k, m, stride_bytes, 64, rows, _SWIZZLE_128)
+    data_type = _ACTIVATION_TYPES[variant.activation]
+    return TensorMap("activations", data_type, address, k, m, stride * 2, 64, rows, _SWIZZLE_128)
 
 
 def weight_map(variant: Variant, address: int, n: int, k: int) -> TensorMap:
-    """Packed weights as (n / 16, words of a row of tiles); a box is 128 k of a tile."""
+    """Packed weights: a row is the k64 tiles of 16 channels, 128 words each."""
     words = pad(k, TILE_K) // TILE_K * 128
-    return TensorMap(_U32, address, words, pad(n, TILE_N) // TILE_N, words * 4, 256, _rows(variant))
+    rows = pad(n, TILE_N) // TILE_N
+    return TensorMap("weight", _U32, address, words, rows, words * 4, 256, _box_rows(variant))
 
 
 def scale_map(variant: Variant, address: int, n: int, groups: int) -> TensorMap:
-    """Group scales as (n / 16, groups * 16), 16 bits each."""
-    return _grouped(variant, address, n, groups, _U16, 2)
+    """Group scales, 16 bits each."""
+    return _grouped("weight_scale", variant, address, (n, groups), (_U16, 2))
 
 
 def zero_map(variant: Variant, address: int, n: int, groups: int) -> TensorMap:
-    """Zero points as (n / 16, groups * 16), one byte each."""
-    return _grouped(variant, address, n, groups, _U8, 1)
+    """Zero points of groups, one byte each."""
+    return _grouped("weight_zero", variant, address, (n, groups), (_U8, 1))
+
+
+class MapEncoder:
+    """Encodes one tensor map again and again in place, for addresses and strides that change."""
+
+    def __init__(self, driver: Driver, tensor: TensorMap, target: int) -> None:
+        tensor.check()
+        self._driver = driver
+        self._stride = (c.c_uint64 * 1)(tensor.stride_bytes)
+        self._before = (c.c_void_p(target), tensor.data_type, 2)
+        self._after: tuple[Any, ...] = (
+            (c.c_uint64 * 2)(tensor.size_x, tensor.size_y),
+            self._stride,
+            (c.c_uint32 * 2)(tensor.box_x, tensor.box_y),
+            (c.c_uint32 * 2)(1, 1),
+            _NO_INTERLEAVE,
+            tensor.swizzle,
+            _PROMOTE_L2_256,
+            _FILL_ZEROS,
+        )
+
+    def encode(self, address: int, stride_bytes: int) -> None:
+        """Both are multiples of 16; the caller has checked."""
+        self._stride[0] = stride_bytes
+        self._driver.encode_tensor_map((*self._before, address, *self._after))
 
 
 def encode(driver: Driver, tensor: TensorMap) -> bytes:
-    """Encode for the `__grid_constant__` argument: 128 bytes."""
+    """Encode for the `__grid_constant__` argument: 128 bytes. Raises: UsageError, DriverError."""
     size = FieldKind.TENSOR_MAP.size_bytes
     buffer = aligned_buffer(size)
-    address = aligned_address(buffer)
-    driver.encode_tensor_map(
-        address,
-        (
-            c.c_int(tensor.data_type),
-            c.c_uint32(2),
-            c.c_void_p(tensor.address),
-            (c.c_uint64 * 2)(tensor.size_x, tensor.size_y),
-            (c.c_uint64 * 1)(tensor.stride_bytes),
-            (c.c_uint32 * 2)(tensor.box_x, tensor.box_y),
-            (c.c_uint32 * 2)(1, 1),
-            c.c_int(0),
-            c.c_int(tensor.swizzle),
-            c.c_int(_PROMOTE_L2_256),
-            c.c_int(0),
-        ),
-    )
-    return c.string_at(address, size)
+    target = aligned_address(buffer)
+    MapEncoder(driver, tensor, target).encode(tensor.address, tensor.stride_bytes)
+    return c.string_at(target, size)
 
 
-def _rows(variant: Variant) -> int:
+def _box_rows(variant: Variant) -> int:
     return variant.tile_n // TILE_N
 
 
 def _grouped(
-    variant: Variant, address: int, n: int, groups: int, data_type: int, item_bytes: int
+    name: str, variant: Variant, address: int, size: tuple[int, int], element: tuple[int, int]
 ) -> TensorMap:
-    size_x = groups * TILE_N
+    n, groups = size
+    data_type, element_bytes = element
+    columns = groups * TILE_N
     box_x = TILE_N * launch_shape.groups_per_128(variant)
-    rows = pad(n, TILE_N) // TILE_N
-    return TensorMap(data_type, address, size_x, rows, size_x * item_bytes, box_x, _rows(variant))
+    return TensorMap(
+        name, data_type, address, columns, pad(n, TILE_N) // TILE_N, columns * element_bytes,
+        box_x, _box_rows(variant),
+    )  # fmt: skip
