@@ -1,1 +1,21 @@
 """The part of the runtime that knows torch: packing, operator, module, checkpoints."""
+
+from humming_runtime.torch_layer.functional import matmul, prepare, weights_written
+from humming_runtime.torch_layer.packed_weight import PackedWeight
+from humming_runtime.torch_layer.packing import Unpacked, WeightSource, pack, pack_codes, unpack
+from humming_runtime.torch_layer.quant_linear import QuantLinear
+from humming_runtime.torch_layer.weight_format import WeightFormat
+
+__all__ = [
+    "PackedWeight",
+    "QuantLinear",
+    "Unpacked",
+    "WeightFormat",
+    "WeightSource",
+    "matmul",
+    "pack",
+    "pack_codes",
+    "prepare",
+    "unpack",
+    "weights_written",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -43,9 +43,9 @@ def part_layout(form: WeightFormat, n: int, k: int) -> dict[str, Part]:
     return parts
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PackedWeight:
-    """B (k, n) of one layer. Equal only to itself: tensors are compared by the caller.
+    """B (k, n) of one layer. Equal only to itself; unpickling checks the layout again.
 
     Raises: UsageError where a tensor does not fit the format, LayoutError for another layout.
     """
@@ -57,14 +57,11 @@ class PackedWeight:
     weight_scale: torch.Tensor | None = None
     weight_zero: torch.Tensor | None = None
     channel_scale: torch.Tensor | None = None
-
-    __hash__ = object.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
+    config: str = field(init=False)  # the format as text
 
     def __post_init__(self) -> None:
         self.form.check_layouts()
+        object.__setattr__(self, "config", str(self.form))
         expected = part_layout(self.form, self.n, self.k)
         faults = []
         for name in PART_NAMES:
@@ -75,6 +72,10 @@ class PackedWeight:
         if faults:
             place = f"packed weight {self.form} n={self.n} k={self.k}"
             raise UsageError(f"{place}: {'; '.join(faults)}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        parts = tuple(getattr(self, name) for name in PART_NAMES)
+        return PackedWeight, (self.form, self.n, self.k, *parts)
 
     @property
     def device(self) -> torch.device:

@@ -1,0 +1,61 @@
+"""x B + bias with packed weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from humming_runtime.torch_layer import binding
+from humming_runtime.torch_layer import operator as _registers_operators  # noqa: F401
+from humming_runtime.torch_layer.gemm_call import GemmInputs, plan_key
+from humming_runtime.torch_layer.packed_weight import PackedWeight
+
+
+def matmul(
+    x: torch.Tensor,
+    packed: PackedWeight,
+    bias: torch.Tensor | None = None,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """x (..., k) times packed (k, n) plus bias (n), on the device of x and torch's current stream.
+
+    Rows of x need one stride, a multiple of 8, and a 16-byte aligned address; else x is copied.
+    out: takes the result and is returned. Its rows need the same; nothing is copied for it.
+    Raises: UsageError for tensors that do not fit, GradientError where a backward pass is needed,
+    NoKernelError, CaptureError where a kernel is first used inside a graph capture (see prepare).
+    """
+    return gemm(
+        GemmInputs(
+            x,
+            packed.weight,
+            packed.weight_scale,
+            packed.weight_zero,
+            packed.channel_scale,
+            bias,
+            packed.config,
+            packed.n,
+            packed.k,
+        ),
+        out,
+    )
+
+
+def gemm(inputs: GemmInputs, out: torch.Tensor | None = None) -> torch.Tensor:
+    """The operator with its arguments as they are; see matmul."""
+    if out is None:
+        result: torch.Tensor = torch.ops.humming.gemm(*inputs)
+        return result
+    torch.ops.humming.gemm_out(*inputs, out=out)
+    return out
+
+
+def prepare(packed: PackedWeight, sizes: Iterable[int]) -> None:
+    """Choose and load kernels for these m now: before a graph is captured, or to fail early."""
+    key = plan_key(packed.config, packed.n, packed.k, packed.parts())
+    binding.plans().entry(key).plan.prepare(sizes)
+
+
+def weights_written(packed: PackedWeight) -> None:
+    """Tell that the weights were written in a way that torch's version counters do not see."""
+    binding.plans().forget_writes(packed.weight.data_ptr())

@@ -1,0 +1,137 @@
+"""A linear layer over packed weights, for inference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from humming_runtime.errors import UsageError
+from humming_runtime.torch_layer import functional
+from humming_runtime.torch_layer.dtypes import exact_cast
+from humming_runtime.torch_layer.gemm_call import GemmInputs
+from humming_runtime.torch_layer.packed_weight import PART_NAMES, PackedWeight, empty_packed
+from humming_runtime.torch_layer.weight_format import WeightFormat
+
+
+class QuantLinear(nn.Module):
+    """y = x B + bias.
+
+    Buffers: weight and, where the format has them, weight_scale, weight_zero, channel_scale, bias.
+    The state dict carries format, layout versions and size as a tensor of text (`_extra_state`);
+    loading checks it before a buffer is touched. Loading writes in place, so captured graphs see
+    the new weights. Devices change as for any module; the dtype is that of the weights and stays.
+    """
+
+    weight: torch.Tensor
+    weight_scale: torch.Tensor | None
+    weight_zero: torch.Tensor | None
+    channel_scale: torch.Tensor | None
+    bias: torch.Tensor | None
+
+    def __init__(self, packed: PackedWeight, bias: torch.Tensor | None = None) -> None:
+        super().__init__()
+        self.form, self.config = packed.form, packed.config
+        self.in_features, self.out_features = packed.k, packed.n
+        for name in PART_NAMES:
+            self.register_buffer(name, getattr(packed, name))
+        if bias is not None:
+            if tuple(bias.shape) != (packed.n,):
+                raise UsageError(f"bias: shape {tuple(bias.shape)}, expected ({packed.n},)")
+            bias = exact_cast(bias.detach(), self.form.activation_dtype, "bias").to(packed.device)
+        self.register_buffer("bias", bias)
+
+    @classmethod
+    def empty(
+        cls,
+        form: WeightFormat,
+        in_features: int,
+        out_features: int,
+        *,
+        bias: bool = False,
+        device: torch.device | str = "meta",
+    ) -> QuantLinear:
+        """Uninitialised buffers, for load_state_dict."""
+        layer = cls(empty_packed(form, out_features, in_features, device))
+        if bias:
+            layer.bias = torch.empty(out_features, dtype=form.activation_dtype, device=device)
+        return layer
+
+    @property
+    def packed(self) -> PackedWeight:
+        """The weights as they are now; shares the buffers."""
+        parts = {name: getattr(self, name) for name in PART_NAMES}
+        return PackedWeight(self.form, self.out_features, self.in_features, **parts)
+
+    def forward(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        """Shapes: x (..., in_features) -> (..., out_features)."""
+        inputs = GemmInputs(
+            x,
+            self.weight,
+            self.weight_scale,
+            self.weight_zero,
+            self.channel_scale,
+            self.bias,
+            self.config,
+            self.out_features,
+            self.in_features,
+        )
+        return functional.gemm(inputs, out)
+
+    def prepare(self, sizes: Iterable[int]) -> None:
+        """Choose and load kernels for these m: before a graph is captured, or to fail early."""
+        functional.prepare(self.packed, sizes)
+
+    def extra_repr(self) -> str:
+        bias = self.bias is not None
+        return f"{self.in_features}, {self.out_features}, bias={bias}, {self.config}"
+
+    def get_extra_state(self) -> torch.Tensor:
+        return _as_tensor(self._description())
+
+    def set_extra_state(self, state: Any) -> None:
+        """Nothing to set: _load_from_state_dict has compared it."""
+
+    def _description(self) -> str:
+        return f"{self.config} n={self.out_features} k={self.in_features}"
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *others: Any
+    ) -> None:
+        stored = state_dict.get(f"{prefix}_extra_state")
+        if stored is not None:
+            text = bytes(stored.tolist()).decode()
+            WeightFormat.parse(text.partition(" ")[0])
+            if text != self._description():
+                raise UsageError(
+                    f"{prefix or 'layer'}: state dict holds {text}, layer is {self._description()}"
+                )
+        super()._load_from_state_dict(state_dict, prefix, *others)
+
+    def _apply(
+        self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True
+    ) -> QuantLinear:
+        dtype = self.form.activation_dtype
+        wanted = fn(torch.empty(0, dtype=dtype, device=self.weight.device)).dtype
+        if wanted != dtype:
+            raise UsageError(
+                f"QuantLinear {self.config}: cannot become {wanted}, its weights are packed for "
+                f"{dtype}; load the checkpoint with {wanted}"
+            )
+
+        def keep_dtype(tensor: torch.Tensor) -> torch.Tensor:
+            moved = fn(tensor)
+            return moved if moved.dtype == tensor.dtype else tensor.to(moved.device)
+
+        super()._apply(keep_dtype, recurse)  # type: ignore[no-untyped-call]
+        return self
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self.form.check_layouts()
+
+
+def _as_tensor(text: str) -> torch.Tensor:
+    return torch.tensor(list(text.encode()), dtype=torch.uint8)
