@@ -123,7 +123,8 @@ def refusal(
 ) -> NoKernelError:
     """The error that says what is missing, which kernels come near and what would help."""
     major, minor = device.capability
-    where = f"device {device.ordinal} ({device.name}, capability {major}.{minor})"
+    ordinal = "" if device.ordinal < 0 else f"device {device.ordinal}, "
+    where = f"{ordinal}{device.name}, capability {major}.{minor}"
     size = f"m {problem.m}, n {problem.n}, k {problem.k}"
     head = f"{problem.op} {problem.format} {problem.layout} ({size}): no kernel takes it on {where}"
     lines = [head]

@@ -101,23 +101,28 @@ class MapEncoder:
     def __init__(self, driver: Driver, tensor: TensorMap, target: int) -> None:
         tensor.check()
         self._driver = driver
+        self._address = c.c_void_p(tensor.address)
         self._stride = (c.c_uint64 * 1)(tensor.stride_bytes)
-        self._before = (c.c_void_p(target), tensor.data_type, 2)
-        self._after: tuple[Any, ...] = (
+        self._arguments: tuple[Any, ...] = (
+            c.c_void_p(target),
+            c.c_int(tensor.data_type),
+            c.c_uint(2),
+            self._address,
             (c.c_uint64 * 2)(tensor.size_x, tensor.size_y),
             self._stride,
             (c.c_uint32 * 2)(tensor.box_x, tensor.box_y),
             (c.c_uint32 * 2)(1, 1),
-            _NO_INTERLEAVE,
-            tensor.swizzle,
-            _PROMOTE_L2_256,
-            _FILL_ZEROS,
+            c.c_int(_NO_INTERLEAVE),
+            c.c_int(tensor.swizzle),
+            c.c_int(_PROMOTE_L2_256),
+            c.c_int(_FILL_ZEROS),
         )
 
     def encode(self, address: int, stride_bytes: int) -> None:
         """Both are multiples of 16; the caller has checked."""
+        self._address.value = address
         self._stride[0] = stride_bytes
-        self._driver.encode_tensor_map((*self._before, address, *self._after))
+        self._driver.encode_tensor_map(self._arguments)
 
 
 def encode(driver: Driver, tensor: TensorMap) -> bytes:
