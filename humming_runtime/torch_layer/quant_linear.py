@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -10,9 +10,11 @@ from torch import nn
 
 from humming_runtime.errors import UsageError
 from humming_runtime.torch_layer import functional
+from humming_runtime.torch_layer.checkpoints import Scheme
 from humming_runtime.torch_layer.dtypes import exact_cast
 from humming_runtime.torch_layer.gemm_call import GemmInputs
 from humming_runtime.torch_layer.packed_weight import PART_NAMES, PackedWeight, empty_packed
+from humming_runtime.torch_layer.packing import pack
 from humming_runtime.torch_layer.weight_format import WeightFormat
 
 
@@ -58,6 +60,22 @@ class QuantLinear(nn.Module):
         if bias:
             layer.bias = torch.empty(out_features, dtype=form.activation_dtype, device=device)
         return layer
+
+    @classmethod
+    def from_checkpoint_tensors(
+        cls,
+        tensors: Mapping[str, torch.Tensor],
+        scheme: Scheme,
+        activation: torch.dtype,
+        device: torch.device | str = "cpu",
+        *,
+        place: str = "tensors",
+    ) -> QuantLinear:
+        """tensors: of one module, by names without its prefix (`qweight`, `scales`, `bias`, ...).
+
+        Raises: CheckpointError that begins with `place`, ExactnessError.
+        """
+        return cls(pack(scheme.source(tensors, place), activation, device), tensors.get("bias"))
 
     @property
     def packed(self) -> PackedWeight:
