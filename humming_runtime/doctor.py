@@ -9,13 +9,13 @@ from typing import Any
 
 from humming_runtime.contract.exit_codes import RuntimeExit
 from humming_runtime.contract.fingerprint import contract_hash
-from humming_runtime.contract.targets import incompatibility
+from humming_runtime.contract.targets import incompatibility, is_test_target
 from humming_runtime.discover import FaultKind, Installed
 from humming_runtime.driver import Driver
 from humming_runtime.errors import HummingError
 from humming_runtime.listing import fault_json, table
 from humming_runtime.problem import Device
-from humming_runtime.resolve import package_for, runs_only_forced
+from humming_runtime.resolve import package_for
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def coverage(installed: Installed, devices: Iterable[Device]) -> tuple[Coverage,
                     device.ordinal, capability, variant.op, variant.format, variant.layout, 0, 0
                 )
                 loads = incompatibility(variant.target, device.capability) is None
-                if loads and not runs_only_forced(variant):
+                if loads and not is_test_target(variant.tier, variant.target):
                     proven = line.validated_here + (capability in entry.validated_on)
                     line = replace(line, kernels=line.kernels + 1, validated_here=proven)
                 lines[key] = line

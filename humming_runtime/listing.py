@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from humming_runtime.contract.targets import is_test_target
 from humming_runtime.discover import Installed, Package, PackageFault
-from humming_runtime.resolve import runs_only_forced
 
 
 @dataclass(frozen=True, order=True)
@@ -37,7 +37,7 @@ def families(packages: Iterable[Package]) -> tuple[Family, ...]:
                 target=variant.target,
                 kernel=f"{variant.tier}-{variant.schedule}",
                 package=package.name,
-                is_test_target=runs_only_forced(variant),
+                is_test_target=is_test_target(variant.tier, variant.target),
             )
             count = counts.setdefault(family, [0, 0])
             count[0] += 1
@@ -74,7 +74,7 @@ def _package_json(package: Package) -> dict[str, Any]:
             "format": variant.format,
             "layout": variant.layout,
             "target": variant.target,
-            "is_test_target": runs_only_forced(variant),
+            "is_test_target": is_test_target(variant.tier, variant.target),
             "size_bytes": entry.size_bytes,
             "validated_on": list(entry.validated_on),
             "validated_as": entry.validated_as,

@@ -114,12 +114,6 @@ def package_for(device: Device) -> str:
     return f"humming-cubins-sm{major}{minor}-cu13"
 
 
-def runs_only_forced(variant: Variant) -> bool:
-    """Was it built for the target of another tier, to prove it there?"""
-    token = variant.tier.replace("_", "")  # as in names: blackwellrtx
-    return is_test_target(token, variant.target)
-
-
 def refusal(
     problem: Problem,
     device: Device,
@@ -156,7 +150,7 @@ def _judge(
     reason = incompatibility(variant.target, device.capability)
     if reason is not None:
         return Distance.TARGET, reason
-    if force is None and runs_only_forced(variant):
+    if force is None and is_test_target(variant.tier, variant.target):
         return Distance.TEST_TARGET, f"test target of tier {variant.tier}, runs only when forced"
     choices = selection.candidates(variant, entry.cost, problem, device)
     return (Distance.SIZE, choices) if isinstance(choices, str) else choices[0]

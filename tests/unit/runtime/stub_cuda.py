@@ -1,3 +1,4 @@
+# ruff: noqa: N802  (the driver names its calls)
 """libcuda in Python behind real C calls: what the driver gets is read from raw memory.
 
 Offsets are those of cuda.h, written here a second time on purpose.
@@ -150,7 +151,7 @@ class StubCuda:
         _write(out, c.c_int, int((stream or 0) in self.capturing))
         return 0
 
-    def _cuTensorMapEncodeTiled(  # noqa: PLR0913  the driver's own signature
+    def _cuTensorMapEncodeTiled(
         self, target, data_type, rank, address, sizes, strides, box, steps, *modes
     ):
         if target % 64 or rank != 2:
