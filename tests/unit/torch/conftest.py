@@ -1,0 +1,52 @@
+"""Oracle and checkpoint writer for tests of the torch part; all of it is skipped without torch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[2]
+sys.path[:0] = [str(TESTS / "oracle"), str(TESTS / "checkpoints")]
+
+pytest.importorskip("torch")
+
+import torch  # noqa: E402
+from address_plan import AddressPlan  # noqa: E402
+
+from humming_runtime.torch_layer import binding, operator  # noqa: E402
+from humming_runtime.torch_layer.plan_cache import PlanCache  # noqa: E402
+
+STREAM = 7
+
+
+class CpuLaunches:
+    """Operators on the CPU launch here: plans by key, so that a test sees what was asked for."""
+
+    def __init__(self) -> None:
+        self.plans: list[AddressPlan] = []
+        self.cache = PlanCache(self._make)
+
+    def _make(self, key):
+        plan = AddressPlan(key)
+        self.plans.append(plan)
+        return plan
+
+
+@pytest.fixture
+def cpu_launches(monkeypatch):
+    """The CUDA side of the operators, run on the CPU with a plan that reads its addresses."""
+    launches = CpuLaunches()
+    monkeypatch.setattr(operator, "current_stream", lambda _device: STREAM)
+    library = torch.library.Library("humming", "IMPL")
+    library.impl("gemm", operator._cuda_gemm, "CPU", allow_override=True)
+    library.impl("gemm_out", operator._cuda_gemm_out, "CPU", allow_override=True)
+    with binding.use_plans(launches.cache):
+        yield launches
+    library._destroy()
+
+
+@pytest.fixture
+def generator():
+    return torch.Generator().manual_seed(0)
