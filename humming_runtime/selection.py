@@ -6,6 +6,7 @@ absolute time matters less than the order of the candidates.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from humming_runtime.contract import launch_shape
@@ -104,7 +105,7 @@ def resident_ctas(sm_count: int, cluster: int) -> int:
 def predict_us(
     variant: Variant, cost: Cost | None, shape: LaunchShape, problem: Problem, device: Device
 ) -> float:
-    """Sum of the fixed part and the longer of the memory stream and the work of the busiest SM."""
+    """Sum of the fixed part and the overlap of the memory stream and the busiest SM's work."""
     known = cost or estimated_cost(variant)
     split = shape.split_k
     steps = -(-problem.k // variant.tile_k)
@@ -127,7 +128,8 @@ def predict_us(
     stream_us = traffic_mb(variant, problem) / known.memory_mb_per_us
     exchange_us = known.split_us if split > 1 else 0.0
     copy_us = copied_mb * known.activation_us_per_mb
-    return known.fixed_us + max(stream_us, work_us) + copy_us + exchange_us
+    overlapped_us = math.hypot(stream_us, work_us)  # near each other they add a little
+    return known.fixed_us + overlapped_us + copy_us + exchange_us
 
 
 def traffic_mb(variant: Variant, problem: Problem) -> float:
