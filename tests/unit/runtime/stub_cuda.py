@@ -6,6 +6,7 @@ Offsets are those of cuda.h, written here a second time on purpose.
 
 import ctypes as c
 import struct
+import threading
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -41,7 +42,6 @@ class StubCuda:
     images: list[bytes] = field(default_factory=list)
     symbols: list[str] = field(default_factory=list)
     attributes_set: list[tuple[int, int, int]] = field(default_factory=list)
-    contexts: list[int] = field(default_factory=list)
     unloaded: list[int] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
 
@@ -68,8 +68,17 @@ class StubCuda:
         "cuLaunchKernelEx": (_A, _A, _A, _A),
     }
 
+    @property
+    def contexts(self):
+        """The calling thread's stack."""
+        if not hasattr(self._local, "contexts"):
+            self._local.contexts = []
+        return self._local.contexts
+
     def __post_init__(self):
         self._keep = []
+        self._local = threading.local()
+        self._lock = threading.Lock()
         for name, types in self.SIGNATURES.items():
             setattr(self, name, c.CFUNCTYPE(c.c_int, *types)(self._entry(name)))
 
@@ -165,8 +174,10 @@ class StubCuda:
             "steps": tuple(c.cast(steps, c.POINTER(c.c_uint32))[:2]),
             "modes": modes,  # interleave, swizzle, L2 promotion, out-of-bounds fill
         }
-        self.maps.append(entry)
-        c.memmove(target, map_bytes(len(self.maps)), 128)
+        with self._lock:
+            self.maps.append(entry)
+            number = len(self.maps)
+        c.memmove(target, map_bytes(number), 128)
         return 0
 
     def _cuLaunchKernelEx(self, config, function, parameters, extra):
