@@ -1,7 +1,7 @@
 """Time of a call on weights that no cache holds: the one method of every figure in results/.
 
-R copies of the weights (together more than 4x L2) are used in turn inside one CUDA graph of R launches; a figure is the
-median over replays, divided by R.
+R copies of the weights (together more than 4x L2) are used in turn inside one CUDA graph of R
+launches; a figure is the median over replays, divided by R.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _WARM_REPLAYS = 3
 
 
 def copies_for(weight_bytes: int, m: int) -> int:
-    """How many copies of the weights make a replay cold; where m is large the work hides the cache."""
+    """How many copies of the weights make a replay cold; large m hides the cache."""
     if m > 512:
         return 4
     l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
@@ -52,4 +52,4 @@ def _replay_us(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> float:
 def read_bandwidth_gbps() -> float:
     """Read bandwidth: a sum over 2 GiB, the median of 15."""
     source = torch.ones(1 << 29, dtype=torch.float32, device="cuda")
-    return source.numel() * 4 / graph_us([lambda: source.sum()] * 4) / 1e3
+    return source.numel() * 4 / graph_us([source.sum] * 4) / 1e3

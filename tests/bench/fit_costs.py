@@ -1,9 +1,9 @@
-"""Measured launches -> specs/costs.yaml, and how far selection by them is from the best measured launch.
+"""Measured launches -> specs/costs.yaml, and how far selection is from the best measured launch.
 
-    python tests/bench/fit_costs.py SWEEP.json [--write specs/costs.yaml]
+    python -m tests.bench.fit_costs SWEEP.json [--write specs/costs.yaml]
 
-The model is humming_runtime.selection.predict_us; each tile is fitted by itself, with most weight on the
-launches that are near the best of their problem: only there does the order matter.
+The model is humming_runtime.selection.predict_us; each tile is fitted by itself, with most weight on
+the launches that are near the best of their problem: only there does the order matter.
 """
 
 from __future__ import annotations
@@ -114,7 +114,9 @@ def regrets(samples: list[Sample], costs: dict[str, Cost]) -> list[tuple[float, 
     for problem, group in problems.items():
         taken = min(
             group,
-            key=lambda s: predict_us(s.variant, costs[tile_pattern(s.variant)], s.shape, s.problem, H200),
+            key=lambda s: predict_us(
+                s.variant, costs[tile_pattern(s.variant)], s.shape, s.problem, H200
+            ),
         )
         found.append((taken.ratio, problem, taken))
     return sorted(found, key=lambda item: -item[0])
@@ -123,8 +125,9 @@ def regrets(samples: list[Sample], costs: dict[str, Cost]) -> list[tuple[float, 
 def to_yaml(costs: dict[str, Cost]) -> str:
     """specs/costs.yaml: one line a tile."""
     lines = [
-        "# Measured cost of kernels on their own hardware (docs/selection.md); the first match wins.",
-        "# Keys and units: Cost in humming_runtime/contract/manifest.py. Written by tests/bench/fit_costs.py.",
+        "# Measured cost of kernels on their own hardware (docs/selection.md); first match wins.",
+        "# Keys and units: Cost in humming_runtime/contract/manifest.py.",
+        "# Written by tests/bench/fit_costs.py.",
         "costs:",
     ]
     for pattern, cost in sorted(costs.items()):
@@ -152,7 +155,9 @@ def main() -> None:
         for ratio, problem, taken in found[:12]:
             size = f"n {problem.n} k {problem.k} m {problem.m}"
             tile = tile_pattern(taken.variant)
-            print(f"  {ratio:.2f} {size}: took {tile} split {taken.shape.split_k} {taken.us:.1f} us")
+            print(
+                f"  {ratio:.2f} {size}: took {tile} split {taken.shape.split_k} {taken.us:.1f} us"
+            )
     for pattern, cost in costs.items():
         print(pattern, cost)
     if arguments.write is not None:

@@ -1,4 +1,4 @@
-"""The JIT peer (humming-kernels) behind the same interface as ours: a list of calls on copies of one layer."""
+"""The JIT peer (humming-kernels) as a list of calls on copies of one layer."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ class PeerLayer:
         from humming.layer import HummingLayer
 
         config = {"dtype": "int4", "group_size": 128}
-        self.layer = HummingLayer(shape_n=n, shape_k=k, weight_config=config, input_config=None, torch_dtype=dtype)
+        self.layer = HummingLayer(
+            shape_n=n, shape_k=k, weight_config=config, input_config=None, torch_dtype=dtype
+        )
         self.layer = self.layer.cuda()
         self.layer.load_from_unquantized(torch.randn(n, k, device="cuda", dtype=dtype))
         self.layer.transform()
         names = ("weight", "weight_scale", "zero_point", "bias", "weight_scale_2")
         tensors = {name: getattr(self.layer, name, None) for name in names}
         self.weights = [
-            {name: None if t is None else t.data.clone() for name, t in tensors.items()} for _ in range(copies)
+            {name: None if t is None else t.data.clone() for name, t in tensors.items()}
+            for _ in range(copies)
         ]
 
     def first_call_ms(self, x: torch.Tensor) -> float:
@@ -38,7 +41,12 @@ class PeerLayer:
 
         def call(weights: dict[str, torch.Tensor | None]) -> object:
             return humming_forward(
-                self.layer.humming_config, inputs=x, input_scale=None, outputs=out, locks=self.layer.locks, **weights
+                self.layer.humming_config,
+                inputs=x,
+                input_scale=None,
+                outputs=out,
+                locks=self.layer.locks,
+                **weights,
             )
 
         return [lambda w=w: call(w) for w in self.weights[:copies]]
