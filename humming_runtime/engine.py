@@ -11,7 +11,7 @@ from humming_runtime.discover import Installed, discover
 from humming_runtime.driver import Driver
 from humming_runtime.load import Loader
 from humming_runtime.problem import Device, Problem
-from humming_runtime.resolve import Decision, Survey, resolve, survey
+from humming_runtime.resolve import Decision, Shortlist, Survey, decide, judge, shortlist
 
 FORCE_VARIABLE = "HUMMING_FORCE"
 MOST_DECISIONS = 4096
@@ -57,6 +57,7 @@ class Engine:
         self._devices: dict[int, Device] = {}
         self._counters: dict[str, LaunchCounter] = {}
         self._decisions: dict[tuple[Problem, Device], Decision] = {}
+        self._shortlists: dict[tuple[object, ...], Shortlist] = {}
         self._logged: set[tuple[object, ...]] = set()
         for fault in self.installed.faults:
             _logger.warning("kernel package is not used: %s", fault)
@@ -87,6 +88,7 @@ class Engine:
         with self._lock:
             self._force = name
             self._decisions.clear()
+            self._shortlists.clear()
             self.generation += 1  # plans choose again
 
     def device(self, ordinal: int) -> Device:
@@ -101,7 +103,8 @@ class Engine:
         if known is not None:
             return known
         generation, force = self.generation, self._force
-        decision = resolve(problem, device, self.installed.packages, force)
+        kernels = self._shortlist(problem, device, force)
+        decision = decide(problem, device, self.installed.packages, kernels, force)
         with self._lock:
             if generation == self.generation:
                 self._decisions[key] = decision
@@ -112,7 +115,7 @@ class Engine:
 
     def explain(self, problem: Problem, device: Device) -> Survey:
         """Every kernel judged: what would run, best first, and what would not with its reason."""
-        return survey(problem, device, self.installed.packages, self._force)
+        return judge(problem, device, self._shortlist(problem, device, self._force))
 
     def counter(self, name: str) -> LaunchCounter:
         """Launches of one variant."""
@@ -121,6 +124,16 @@ class Engine:
     def launches(self) -> dict[str, int]:
         """Launches so far by variant name, sorted."""
         return {name: counter.value for name, counter in sorted(self._counters.items())}
+
+    def _shortlist(self, problem: Problem, device: Device, force: str | None) -> Shortlist:
+        """Judged once for each format; there are as many as the packages have, and few more."""
+        key = problem.op, problem.format, problem.layout, device, force
+        known = self._shortlists.get(key)
+        if known is None:
+            known = shortlist(problem, device, self.installed.packages, force)
+            if len(self._shortlists) < MOST_DECISIONS:
+                self._shortlists[key] = known
+        return known
 
     def _log(self, decision: Decision, device: Device) -> None:
         """Once for each kernel that a layer shape gets, with the m that first led to it."""

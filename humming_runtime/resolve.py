@@ -73,6 +73,14 @@ class Survey:
     rejected: tuple[Rejected, ...]
 
 
+@dataclass(frozen=True)
+class Shortlist:
+    """Kernels of a format that load on a device, whatever the size; the others are rejected."""
+
+    kernels: tuple[tuple[Package, KernelEntry, Variant], ...]
+    rejected: tuple[Rejected, ...]
+
+
 def resolve(
     problem: Problem, device: Device, packages: Sequence[Package], force: str | None = None
 ) -> Decision:
@@ -80,7 +88,18 @@ def resolve(
 
     force: name of the variant that must run. Raises: NoKernelError.
     """
-    found = survey(problem, device, packages, force)
+    return decide(problem, device, packages, shortlist(problem, device, packages, force), force)
+
+
+def decide(
+    problem: Problem,
+    device: Device,
+    packages: Sequence[Package],
+    kernels: Shortlist,
+    force: str | None = None,
+) -> Decision:
+    """resolve() for a shortlist that was made before, with any m, n, k."""
+    found = judge(problem, device, kernels)
     if not found.accepted:
         raise refusal(problem, device, packages, found, force)
     chosen, *others = found.accepted
@@ -91,21 +110,40 @@ def survey(
     problem: Problem, device: Device, packages: Sequence[Package], force: str | None = None
 ) -> Survey:
     """Judge every kernel."""
-    accepted: list[Accepted] = []
+    return judge(problem, device, shortlist(problem, device, packages, force))
+
+
+def shortlist(
+    problem: Problem, device: Device, packages: Sequence[Package], force: str | None = None
+) -> Shortlist:
+    """All that does not depend on m, n and k."""
+    kernels: list[tuple[Package, KernelEntry, Variant]] = []
     rejected: list[Rejected] = []
     for package in packages:
         for entry, variant in package.kernels:
-            result = _judge(problem, device, variant, entry, force)
-            if isinstance(result, selection.Choice):
-                accepted.append(
-                    Accepted(package, entry, variant, result.shape, result.predicted_us)
-                )
+            reason = _mismatch(problem, device, variant, entry.name, force)
+            if reason is None:
+                kernels.append((package, entry, variant))
             else:
-                distance, reason = result
-                rejected.append(Rejected(entry.name, package.name, reason, distance))
+                rejected.append(Rejected(entry.name, package.name, reason[1], reason[0]))
+    rejected.sort(key=_nearness)
+    return Shortlist(tuple(kernels), tuple(rejected))
+
+
+def judge(problem: Problem, device: Device, kernels: Shortlist) -> Survey:
+    """Which of a shortlist take this size, and how fast they would be."""
+    accepted: list[Accepted] = []
+    rejected: list[Rejected] = []
+    for package, entry, variant in kernels.kernels:
+        choices = selection.candidates(variant, entry.cost, problem, device)
+        if isinstance(choices, str):
+            rejected.append(Rejected(entry.name, package.name, choices, Distance.SIZE))
+        else:
+            best = choices[0]
+            accepted.append(Accepted(package, entry, variant, best.shape, best.predicted_us))
     accepted.sort(key=_preference)
-    rejected.sort(key=lambda r: (r.distance, r.name))
-    return Survey(tuple(accepted), tuple(rejected))
+    rejected.sort(key=_nearness)
+    return Survey(tuple(accepted), (*rejected, *kernels.rejected))
 
 
 def package_for(device: Device) -> str:
@@ -139,10 +177,10 @@ def refusal(
     return NoKernelError("\n".join(lines), _hint(problem, device, packages, force))
 
 
-def _judge(
-    problem: Problem, device: Device, variant: Variant, entry: KernelEntry, force: str | None
-) -> selection.Choice | tuple[Distance, str]:
-    if force is not None and entry.name != force:
+def _mismatch(
+    problem: Problem, device: Device, variant: Variant, name: str, force: str | None
+) -> tuple[Distance, str] | None:
+    if force is not None and name != force:
         return Distance.NOT_FORCED, f"{force} is forced"
     difference = _difference(problem, variant)
     if difference is not None:
@@ -152,8 +190,7 @@ def _judge(
         return Distance.TARGET, reason
     if force is None and is_test_target(variant.tier, variant.target):
         return Distance.TEST_TARGET, f"test target of tier {variant.tier}, runs only when forced"
-    choices = selection.candidates(variant, entry.cost, problem, device)
-    return (Distance.SIZE, choices) if isinstance(choices, str) else choices[0]
+    return None
 
 
 def _difference(problem: Problem, variant: Variant) -> tuple[Distance, str] | None:
@@ -174,6 +211,10 @@ def _difference(problem: Problem, variant: Variant) -> tuple[Distance, str] | No
     else:
         return None
     return distance, f"{what} is {has}, wanted {wanted}"
+
+
+def _nearness(rejected: Rejected) -> tuple[int, str]:
+    return rejected.distance, rejected.name
 
 
 def _preference(accepted: Accepted) -> tuple[float, int, int, str]:

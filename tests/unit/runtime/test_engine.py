@@ -24,7 +24,7 @@ def problem(m=8, n=4096):
 
 def test_a_decision_is_taken_once(engine, hopper, monkeypatch):
     first = engine.resolve(problem(), hopper)
-    monkeypatch.setattr(engine_module, "resolve", None)
+    monkeypatch.setattr(engine_module, "decide", None)
     assert engine.resolve(problem(), hopper) is first
 
 
