@@ -2,7 +2,7 @@
 
     python -m tests.bench.first_call [--peer] [-o FILE]
 
-Counted from after `import torch` and the creation of the CUDA context, which every such program has.
+Counted from after `import torch` and the creation of the CUDA context: every such program has them.
 """
 
 from __future__ import annotations

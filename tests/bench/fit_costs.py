@@ -2,8 +2,8 @@
 
     python -m tests.bench.fit_costs SWEEP.json [--write specs/costs.yaml]
 
-The model is humming_runtime.selection.predict_us; each tile is fitted by itself, with most weight on
-the launches that are near the best of their problem: only there does the order matter.
+The model is humming_runtime.selection.predict_us; each tile is fitted alone, with most weight on
+launches near the best of their problem: only there does the order matter.
 """
 
 from __future__ import annotations
