@@ -100,7 +100,10 @@ def stored_tensors(recipe: Recipe, truth: dict) -> dict[str, torch.Tensor]:
     codes = truth["codes"].numpy()
     midpoint = np.full(tuple(truth["scale"].shape), 8)
     zeros = midpoint if truth["zero"] is None else truth["zero"].numpy()
-    packed = awq(codes, zeros) if recipe.method == "awq" else gptq(codes, zeros, version=recipe.version)
+    if recipe.method == "awq":
+        packed = awq(codes, zeros)
+    else:
+        packed = gptq(codes, zeros, version=recipe.version)
     tensors = {name: torch.from_numpy(value) for name, value in packed.items()}
     tensors["scales"] = truth["scale"]
     if recipe.method == "gptq":

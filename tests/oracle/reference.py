@@ -2,8 +2,8 @@
 
 Knows nothing of packed layouts. Bounds (u = half an ulp, relative):
 
-    weight        group scales: one rounding to the activation dtype (u_a), which the reference makes
-                  as well; channel scales: code - zero is exact, the scale is applied in fp32
+    weight        group scales: one rounding to the activation dtype, which the reference makes too;
+                  channel scales: code - zero is exact, the scale is applied in fp32
     accumulation  fp32, one error of at most 2^-22 of the running sum per matrix step of 16 k, and a
                   few for partial sums: (k / 16 + 32) 2^-22, of sum |x| |w|
     output        one rounding to the output dtype (u_o), subnormals: half their spacing
@@ -25,7 +25,7 @@ CHUNK_ROWS = 4096
 
 @dataclass(frozen=True)
 class Layer:
-    """codes (k, n) 0..15; scale (G, n); zero (G, n) or None (8); group_size None: channel scales."""
+    """codes (k, n); scale (G, n); zero (G, n) or None (8); group_size None: channel scales."""
 
     codes: torch.Tensor
     scale: torch.Tensor

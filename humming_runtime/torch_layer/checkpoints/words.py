@@ -80,7 +80,10 @@ class Raised:
 
 def _bytes(words: torch.Tensor) -> torch.Tensor:
     """(a, b) words -> (a, b, 4) bytes, low byte first."""
-    return words.contiguous().view(torch.uint8).view(*words.shape, 4)
+    whole = words.contiguous()
+    if whole.stride(-1) != 1:  # one column of a slice counts as contiguous whatever its stride
+        whole = whole.clone(memory_format=torch.contiguous_format)
+    return whole.view(torch.uint8).view(*words.shape, 4)
 
 
 def _nibble(packed: torch.Tensor, place: int) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""A plan that stands in for the GPU: reads operands at their addresses, by the contract's formulas."""
+"""A plan that stands in for the GPU: reads operands at their addresses, by the contract."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def write(address: int, values: torch.Tensor) -> None:
 
 
 def read_weight(given) -> torch.Tensor:
-    """(k, n) float64: (code - zero) * scale."""
+    """(k, n) float64: (code - zero) * scale, grouped weights in the activation dtype."""
     n, k, groups = given.n, given.k, given.groups
     raw = read(given.weight, layouts.packed_weight_bytes(n, k), torch.uint8).numpy()
     words = raw.view("<u4").astype(np.int64)
@@ -62,11 +62,11 @@ def read_weight(given) -> torch.Tensor:
     zero = torch.tensor(8.0)
     if given.weight_zero:
         zero = read(given.weight_zero, count, torch.uint8).double()[place]
-    if given.weight_scale:
-        scale = read(given.weight_scale, count, _DTYPES[given.activation]).double()[place]
-    else:
-        scale = read(given.channel_scale, n, torch.float32).double()[None]
-    return (codes - zero) * scale
+    if not given.weight_scale:
+        return (codes - zero) * read(given.channel_scale, n, torch.float32).double()
+    dtype = _DTYPES[given.activation]
+    scale = read(given.weight_scale, count, dtype).double()[place]
+    return ((codes - zero) * scale).to(dtype).double()
 
 
 @lru_cache

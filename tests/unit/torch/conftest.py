@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -40,8 +41,10 @@ def cpu_launches(monkeypatch):
     launches = CpuLaunches()
     monkeypatch.setattr(operator, "current_stream", lambda _device: STREAM)
     library = torch.library.Library("humming", "IMPL")
-    library.impl("gemm", operator._cuda_gemm, "CPU", allow_override=True)
-    library.impl("gemm_out", operator._cuda_gemm_out, "CPU", allow_override=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of what is meant here: an override
+        library.impl("gemm", operator._cuda_gemm, "CPU", allow_override=True)
+        library.impl("gemm_out", operator._cuda_gemm_out, "CPU", allow_override=True)
     with binding.use_plans(launches.cache):
         yield launches
     library._destroy()

@@ -1,0 +1,105 @@
+"""Packed weights carry their format, and refuse tensors or layouts that are not theirs."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from humming_runtime.errors import UsageError
+from humming_runtime.torch_layer import PackedWeight, WeightFormat, pack_codes
+from humming_runtime.torch_layer.weight_format import LayoutError, u4_format
+
+F16, BF16 = torch.float16, torch.bfloat16
+
+
+def packed(group_size=64):
+    codes = torch.arange(16 * 64, dtype=torch.int64).view(64, 16).remainder(16).to(torch.uint8)
+    scale = torch.ones((1, 16), dtype=F16)
+    return pack_codes(codes, scale, None, group_size=group_size, activation=F16)
+
+
+formats = st.builds(
+    u4_format,
+    st.sampled_from([F16, BF16]),
+    st.sampled_from([None, 16, 32, 64, 128, 256]),
+    zero_point=st.booleans(),
+)
+
+
+@given(formats)
+def test_the_text_of_a_format_parses_back(form):
+    assert WeightFormat.parse(str(form)) == form
+
+
+@given(formats, formats)
+def test_formats_that_differ_have_different_texts(one, other):
+    assert (one == other) == (str(one) == str(other))
+
+
+@pytest.mark.parametrize("text", ["", "f16", "f32_u4_ch_frag16v1_rows16v1", "f16_u4_g0x_a1v1_b1v1"])
+def test_a_text_that_is_no_format_is_refused(text):
+    with pytest.raises(UsageError, match="weight format"):
+        WeightFormat.parse(text)
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("f16_u4_ch_frag16v2_rows16v1", "layout frag16 version 2, this runtime reads version 1"),
+    ("f16_u4_ch_frag16v1_rows16v9", "layout rows16 version 9, this runtime reads version 1"),
+    ("f16_u4_ch_frag32v1_rows16v1", "layout frag32 version 1, this runtime reads none"),
+])  # fmt: skip
+def test_another_layout_is_refused_by_name(text, message):
+    with pytest.raises(LayoutError, match=message):
+        WeightFormat.parse(text)
+
+
+def test_float32_activations_are_refused():
+    with pytest.raises(UsageError, match=r"activation dtype torch\.float32"):
+        u4_format(torch.float32, 64, zero_point=False)
+
+
+def test_pickling_keeps_everything_and_checks_the_layout_again(monkeypatch):
+    before = packed()
+    data = pickle.dumps(before)
+    after = pickle.loads(data)
+    assert (after.form, after.n, after.k) == (before.form, before.n, before.k)
+    for name, tensor in before.parts().items():
+        assert torch.equal(tensor, after.parts()[name])
+    monkeypatch.setitem(
+        __import__("humming_runtime.contract.layouts", fromlist=["x"]).LAYOUT_VERSIONS, "frag16", 2
+    )
+    with pytest.raises(LayoutError, match="version 1, this runtime reads version 2"):
+        pickle.loads(data)
+
+
+def test_tensors_that_do_not_fit_are_named_all_at_once():
+    good = packed()
+    with pytest.raises(UsageError) as caught:
+        PackedWeight(good.form, 32, 64, good.weight.to(torch.int16), None, good.weight_scale)
+    for text in (
+        "weight has shape (1, 1, 32, 16), expected (2, 1, 32, 16)",
+        "weight is torch.int16",
+        "weight_scale is missing",
+        "weight_zero is not a part",
+    ):
+        assert text in str(caught.value)
+    with pytest.raises(UsageError, match="weight is not contiguous"):
+        replace_weight(good, good.weight.transpose(2, 3).contiguous().transpose(2, 3))
+
+
+def replace_weight(good, weight):
+    return PackedWeight(good.form, good.n, good.k, weight, good.weight_scale)
+
+
+def test_moving_keeps_the_format_and_packed_weights_are_frozen():
+    moved = packed().to("meta")
+    assert moved.device.type == "meta"
+    assert moved.form == packed().form
+    with pytest.raises(AttributeError):
+        moved.n = 3
+    with pytest.raises(LayoutError):
+        replace(moved.form, layout_version=7).check_layouts()
