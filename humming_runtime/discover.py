@@ -7,7 +7,9 @@ or executed.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -24,6 +26,7 @@ ENTRY_POINT_GROUP = "humming.cubins"
 PATH_VARIABLE = "HUMMING_CUBIN_PATH"
 MANIFEST_FILE = "manifest.json"
 _SHOWN_FILES = 3
+_MANIFEST_TEXTS = ("contract", "package", "version", "arch", "cuda", "profile")
 
 
 @dataclass(frozen=True)
@@ -107,21 +110,43 @@ def _read(name: str, place: Path | None) -> Package:
         raise PackageError("the installed files are incomplete, its folder is missing", repair)
     path = place / MANIFEST_FILE
     try:
-        manifest = from_json(path.read_text(encoding="utf-8"), str(path))
+        text = path.read_text(encoding="utf-8")
+        _check_contract(text)
+        manifest = from_json(text, str(path))
+        _check_types(manifest)
     except OSError as error:
         raise PackageError(f"{path}: {(error.strerror or str(error)).lower()}", repair) from error
     except (ManifestError, UnicodeDecodeError) as error:
         raise PackageError(str(error), repair) from error
-    except (AttributeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise PackageError(f"{path}: not a manifest ({error})", repair) from error
-    ours = contract_hash()
-    if manifest.contract != ours:
-        reason = f"built for contract {manifest.contract}, this runtime has {ours}"
-        hint = f"pip install --upgrade humming-aot {manifest.package}"
-        raise ContractError(reason, hint)
     package = Package(manifest, place)
     _check_files(package, repair)
     return package
+
+
+def _check_contract(text: str) -> None:
+    """First of all: the other keys of another contract may be anything. Raises: ContractError."""
+    raw = json.loads(text)
+    theirs = raw.get("contract") if isinstance(raw, dict) else None
+    ours = contract_hash()
+    if isinstance(theirs, str) and theirs != ours:
+        reason = f"built for contract {theirs}, this runtime has {ours}"
+        raise ContractError(reason, f"pip install --upgrade humming-aot {raw.get('package', '')}")
+
+
+def _check_types(manifest: Manifest) -> None:
+    """Of what this runtime reads before anything is loaded. Raises: TypeError, ValueError."""
+    places: list[tuple[object, tuple[str, ...], type]] = [(manifest, _MANIFEST_TEXTS, str)]
+    for entry in manifest.kernels:
+        places += [(entry, ("file", "sha256"), str), (entry, ("size_bytes",), int)]
+    for owner, keys, kind in places:
+        for key in keys:
+            value = getattr(owner, key)
+            if not isinstance(value, kind):
+                raise TypeError(f"{key} is {value!r}, no {kind.__name__}")
+    if not re.fullmatch(r"\d+\.\d+", manifest.cuda):
+        raise ValueError(f"cuda is {manifest.cuda!r}, no release like 13.0")
 
 
 def _check_files(package: Package, repair: str) -> None:

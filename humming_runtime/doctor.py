@@ -17,6 +17,8 @@ from humming_runtime.listing import fault_json, table
 from humming_runtime.problem import Device
 from humming_runtime.resolve import package_for
 
+_TOO_NEW = "built with a newer CUDA than the driver supports\n  hint: install driver 580 or newer"
+
 
 @dataclass(frozen=True)
 class Coverage:
@@ -45,13 +47,22 @@ class Report:
     coverage: tuple[Coverage, ...]
 
     @property
+    def too_new(self) -> tuple[str, ...]:
+        """Packages built with a CUDA major that the driver does not support."""
+        if self.driver is None:
+            return ()
+        major = self.driver[0]
+        cudas = ((package.name, package.manifest.cuda) for package in self.installed.packages)
+        return tuple(name for name, cuda in cudas if int(cuda.partition(".")[0]) > major)
+
+    @property
     def exit_code(self) -> RuntimeExit:
         """A device without kernels counts, and so does a package that cannot be used."""
         if self.driver is None or not self.devices:
             return RuntimeExit.NO_DRIVER_OR_DEVICE
         covered = {line.device for line in self.coverage if line.kernels}
         broken = any(fault.kind is not FaultKind.SHADOWED for fault in self.installed.faults)
-        if broken or any(device.ordinal not in covered for device in self.devices):
+        if broken or self.too_new or any(device.ordinal not in covered for device in self.devices):
             return RuntimeExit.KERNELS_MISSING
         return RuntimeExit.OK
 
@@ -110,6 +121,7 @@ def as_json(report: Report) -> dict[str, Any]:
             for package in report.installed.packages
         ],
         "faults": [fault_json(fault) for fault in report.installed.faults],
+        "packages_too_new_for_driver": list(report.too_new),
         "coverage": [asdict(line) for line in report.coverage],
         "exit_code": int(report.exit_code),
     }
@@ -132,6 +144,7 @@ def as_text(report: Report) -> str:
     if not report.installed.packages:
         lines.append("package   none is installed")
     lines += [f"fault     {fault}" for fault in report.installed.faults]
+    lines += [f"fault     {name}: {_TOO_NEW}" for name in report.too_new]
     if report.coverage:
         lines += ["", _coverage_table(report)]
     return "\n".join(lines)

@@ -61,6 +61,7 @@ class GemmPlan:
         self.operands = operands
         self.device = engine.device(ordinal)
         self._engine = engine
+        self._launch = engine.driver.launch
         self._lock = threading.Lock()
         self._ready: dict[int, _Ready] = {}
         self._maps: dict[int, dict[str, bytes]] = {}
@@ -101,7 +102,7 @@ class GemmPlan:
         except IndexError:
             slot = ready.make()
         slot.patch(activation, activation_stride, output, output_stride, bias)
-        self._engine.driver.launch(slot.prepared, stream, overlap=overlap and ready.can_overlap)
+        self._launch(slot.prepared, stream, overlap=overlap and ready.can_overlap)
         ready.idle.append(slot)
         ready.count()
 

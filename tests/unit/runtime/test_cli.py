@@ -88,6 +88,14 @@ def test_doctor_counts_a_package_of_another_contract_as_missing(tmp_path, packag
     assert "built for contract x" in doctor.as_text(found)
 
 
+def test_doctor_names_packages_that_are_too_new_for_the_driver(installed, monkeypatch):
+    monkeypatch.setattr(Driver, "version", lambda _: (12, 4))
+    found = report(installed, ((9, 0),))
+    assert found.exit_code is RuntimeExit.KERNELS_MISSING
+    assert "humming-cubins-sm90-cu13: built with a newer CUDA" in doctor.as_text(found)
+    assert doctor.as_json(found)["packages_too_new_for_driver"] == ["humming-cubins-sm90-cu13"]
+
+
 def test_doctor_without_devices_shows_what_hides_them(installed, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     found = report(installed, ())

@@ -105,6 +105,11 @@ def test_another_contract_is_refused_with_both_hashes(tmp_path):
     assert fault.hint == "pip install --upgrade humming-aot humming-cubins-sm90-cu13"
 
 
+def test_a_manifest_of_a_later_contract_may_have_any_keys(package_folder):
+    change(package_folder, lambda raw: raw.update(contract="later", kernels=7, new=1))
+    assert only_fault(discover(str(package_folder))).kind is FaultKind.CONTRACT
+
+
 def change(folder, edit):
     path = folder / "manifest.json"
     raw = json.loads(path.read_text())
@@ -121,6 +126,11 @@ def change(folder, edit):
         (lambda raw: raw.update(kernels=["a"]), "not a manifest"),
         (lambda raw: raw.update(kernels=3), "int"),
         (lambda raw: raw.update(surprise=1), "surprise"),
+        (lambda raw: raw.update(cuda="new"), "cuda is 'new', no release like 13.0"),
+        (lambda raw: raw.update(package=None), "package is None, no str"),
+        (lambda raw: raw["kernels"][0].update(file=3), "file is 3, no str"),
+        (lambda raw: raw["kernels"][0].update(size_bytes="3"), "size_bytes is '3', no int"),
+        (lambda raw: raw["kernels"][0].update(cost={"fixed_us": 1}), "missing 6"),
         (lambda raw: raw["kernels"][0].update(name="dense"), "1 segments"),
         (lambda raw: raw["kernels"][0].pop("sha256"), "sha256"),
         (lambda raw: raw["kernels"][0].update(file="../x.cubin"), "outside of the package"),
