@@ -3,63 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from humming_runtime.contract.layouts import stored_groups
 from humming_runtime.engine import Engine, process_engine
-from humming_runtime.errors import UsageError
 from humming_runtime.gemm_plan import GemmPlan, WeightOperands
 from humming_runtime.torch_layer.plan_cache import PlanCache, PlanKey
 from humming_runtime.torch_layer.weight_format import WeightFormat
 
 _OP = "dense"
-_ALIGNMENT_BYTES = 16
-
-
-class EnginePlan:
-    """A GemmPlan as the cache calls it."""
-
-    def __init__(self, plan: GemmPlan) -> None:
-        self.gemm = plan
-
-    def launch(
-        self,
-        m: int,
-        activation: int,
-        activation_stride: int,
-        output: int,
-        output_stride: int,
-        stream: int,
-        bias: int,
-        *,
-        overlap: bool,
-    ) -> None:
-        self.gemm.launch(
-            m,
-            activation,
-            activation_stride,
-            output,
-            output_stride,
-            stream,
-            overlap=overlap,
-            bias=bias,
-        )
-
-    def prepare(self, sizes: Iterable[int]) -> None:
-        self.gemm.prepare(sizes)
 
 
 def operands_of(key: PlanKey) -> WeightOperands:
-    """Raises: UsageError for an address that kernels cannot read in 16-byte vectors."""
+    """What a plan is made from; the plan checks it."""
     form = WeightFormat.parse(key.config)
-    for name in ("weight", "weight_scale", "weight_zero", "channel_scale"):
-        address = getattr(key, name)
-        if address % _ALIGNMENT_BYTES:
-            raise UsageError(
-                f"{name}: address {address:#x} is no multiple of {_ALIGNMENT_BYTES} bytes; "
-                "a view into another tensor? clone it"
-            )
     return WeightOperands(
         op=_OP,
         activation=form.activation,
@@ -78,7 +36,7 @@ def operands_of(key: PlanKey) -> WeightOperands:
 
 def plans_of(engine: Engine) -> PlanCache:
     """An empty cache whose plans launch through `engine`."""
-    return PlanCache(lambda key: EnginePlan(GemmPlan(operands_of(key), key.device, engine)))
+    return PlanCache(lambda key: GemmPlan(operands_of(key), key.device, engine))
 
 
 _lock = threading.Lock()

@@ -60,9 +60,7 @@ class WeightSource:
     zero: RowSource | None = None
 
 
-def pack(
-    source: WeightSource, activation: torch.dtype, device: torch.device | str
-) -> PackedWeight:
+def pack(source: WeightSource, activation: torch.dtype, device: torch.device | str) -> PackedWeight:
     """Pack on `device`. Group scales are stored in the activation dtype, channel scales in fp32.
 
     Raises: UsageError for a size or a code out of range, ExactnessError for a scale or zero point

@@ -39,9 +39,9 @@ class Plan(Protocol):
         output: int,
         output_stride: int,
         stream: int,
-        bias: int,
         *,
         overlap: bool,
+        bias: int | None,
     ) -> None: ...
 
     def prepare(self, sizes: Iterable[int]) -> None: ...
@@ -93,7 +93,8 @@ class Entry:
                 self._written = tuple((weakref.ref(t), version) for t, version in pairs)
                 self._streams.clear()
             overlap = call.stream in self._streams
-            self.plan.launch(*call, overlap=overlap)
+            *place, bias = call
+            self.plan.launch(*place, overlap=overlap, bias=bias)
             if not overlap and _UNKNOWN_VERSION not in versions:
                 if len(self._streams) >= MOST_STREAMS:
                     self._streams.clear()

@@ -115,9 +115,7 @@ class QuantLinear(nn.Module):
     def _description(self) -> str:
         return f"{self.config} n={self.out_features} k={self.in_features}"
 
-    def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, *others: Any
-    ) -> None:
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
         stored = state_dict.get(f"{prefix}_extra_state")
         if stored is not None:
             text = bytes(stored.tolist()).decode()

@@ -100,9 +100,7 @@ class WeightFormat:
                 )
 
 
-def u4_format(
-    activation: torch.dtype, group_size: int | None, *, zero_point: bool
-) -> WeightFormat:
+def u4_format(activation: torch.dtype, group_size: int | None, *, zero_point: bool) -> WeightFormat:
     """4-bit weights with group scales in the activation dtype, or fp32 channel scales (None)."""
     word = activation_word(activation)
     zero = "z" if zero_point else ""

@@ -20,6 +20,7 @@ class AddressPlan:
     def __init__(self, key) -> None:
         self.key = key
         self.operands = operands_of(key)
+        self.operands.check()
         self.launches: list[tuple[int, int, bool]] = []
         self.prepared: list[int] = []
         self.fault: Exception | None = None
@@ -27,7 +28,7 @@ class AddressPlan:
     def prepare(self, sizes) -> None:
         self.prepared += sizes
 
-    def launch(self, m, x, x_stride, out, out_stride, stream, bias, *, overlap) -> None:
+    def launch(self, m, x, x_stride, out, out_stride, stream, *, overlap, bias) -> None:
         if self.fault is not None:
             raise self.fault
         self.launches.append((m, stream, overlap))

@@ -123,9 +123,7 @@ def test_an_activation_dtype_that_cannot_hold_the_scales_is_an_error(folder):
 def test_a_config_of_the_callers_stands_in_for_one_that_lies(folder):
     path = folder / "gptq_v2_g32"
     config = open_checkpoint(path).config
-    told = load_linear(
-        path, SMALL, torch.float16, config={**config, "checkpoint_format": "gptq"}
-    )
+    told = load_linear(path, SMALL, torch.float16, config={**config, "checkpoint_format": "gptq"})
     read = load_linear(path, SMALL, torch.float16)
     difference = unpack(told.packed).zero.int() - unpack(read.packed).zero.int()
     assert difference.unique().tolist() == [1]

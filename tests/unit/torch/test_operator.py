@@ -225,7 +225,7 @@ def test_weights_at_an_odd_address_are_refused(generator):
     storage = torch.zeros(packed.weight.nbytes + 1, dtype=torch.uint8)
     odd = storage[1:].view(packed.weight.shape)
     moved = packed.map(lambda tensor: odd if tensor is packed.weight else tensor)
-    with pytest.raises(UsageError, match=r"weight: address .* is no multiple of 16"):
+    with pytest.raises(UsageError, match="weight: address is no multiple of 16"):
         matmul(activations(generator, 1), moved)
 
 
