@@ -11,11 +11,15 @@ from humming_runtime.contract.fingerprint import contract_hash
 from humming_runtime.discover import FaultKind, discover
 
 
+STANDARD = [place for place in sys.path if "site-packages" not in place]
+"""The interpreter's own modules; what this machine has installed is hidden."""
+
+
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     folder = tmp_path / "site"
     folder.mkdir()
-    monkeypatch.setattr(sys, "path", [str(folder)])
+    monkeypatch.setattr(sys, "path", [str(folder), *STANDARD])
     return folder
 
 
@@ -56,7 +60,7 @@ def test_an_editable_installation_is_found_by_its_import_path(site, tmp_path, mo
     elsewhere = tmp_path / "checkout"
     elsewhere.mkdir()
     place.rename(elsewhere / place.name)
-    monkeypatch.setattr(sys, "path", [str(site), str(elsewhere)])
+    monkeypatch.setattr(sys, "path", [str(site), str(elsewhere), *STANDARD])
     assert discover("").packages[0].place == elsewhere / place.name
     assert place.name not in sys.modules
 
