@@ -10,7 +10,6 @@ import pytest
 from humming_runtime.contract.fingerprint import contract_hash
 from humming_runtime.discover import FaultKind, discover
 
-
 STANDARD = [place for place in sys.path if "site-packages" not in place]
 """The interpreter's own modules; what this machine has installed is hidden."""
 
