@@ -117,7 +117,12 @@ class Driver:
 
     def encode_tensor_map(self, arguments: tuple[Any, ...]) -> None:
         """cuTensorMapEncodeTiled; the first argument is the 64-byte aligned address to fill."""
-        code = self._calls["cuTensorMapEncodeTiled"](*arguments)
+        encode = self._calls["cuTensorMapEncodeTiled"]
+        code = encode(*arguments)
+        if code == abi.INVALID_CONTEXT and self._contexts:
+            # A thread that has not used CUDA yet; the encoding is the same in every context.
+            with self._pushed(next(iter(self._contexts.values()))):
+                code = encode(*arguments)
         if code:
             raise self._failure("cuTensorMapEncodeTiled", code)
 

@@ -1,4 +1,4 @@
-"""What a caller asks for, and the addresses it brings: plain values without torch."""
+"""What a caller asks for, and the device it is for: plain values without torch."""
 
 from __future__ import annotations
 
@@ -37,22 +37,3 @@ class Device:
     sm_count: int
     shared_limit_bytes: int  # opt-in shared memory a CTA
     shared_per_sm_bytes: int
-
-
-@dataclass(frozen=True)
-class GemmOperands:
-    """Device addresses (0 = absent) and strides of one dense GEMM.
-
-    activation_stride, output_stride: elements between rows. Sizes are the problem's.
-    """
-
-    activation: int
-    activation_stride: int
-    weight: int
-    output: int
-    output_stride: int
-    weight_scale: int = 0
-    weight_zero: int = 0
-    channel_scale: int = 0
-    tensor_scale: int = 0
-    bias: int = 0

@@ -165,6 +165,8 @@ class StubCuda:
     ):
         if target % 64 or rank != 2:
             return 1
+        if not self.contexts:  # as the real driver (580) does
+            return INVALID_CONTEXT
         entry = {
             "data_type": data_type,
             "address": address,

@@ -18,6 +18,7 @@ N, K, GROUPS_32, GROUPS_128 = 2120, 7176, 228, 57  # n16 = 133, k64 = 113
 @pytest.fixture
 def encoded(stub):
     driver = Driver(stub)
+    driver.context(0)
 
     def encode(tensor):
         raw = tensor_map.encode(driver, tensor)
