@@ -115,6 +115,10 @@ class GemmPlan:
             if m != 0:
                 self._current(m)
 
+    def is_capturing(self, stream: int) -> bool:
+        """Does work on `stream` become a part of a CUDA graph?"""
+        return self._engine.driver.is_capturing(stream, self.device.ordinal)
+
     def kernel(self, m: int) -> str:
         """Name of the variant that a call with `m` runs."""
         return self._current(m).accepted.entry.name

@@ -5,7 +5,9 @@ key: an address that was freed and used again for the same shape gets the same, 
 
 Overlap (programmatic dependent launch) lets a kernel read weights before its predecessor in the
 stream has ended. That is wrong where the predecessor wrote them, so the first launch of a stream
-after a write goes without. Writes are seen by the tensors' identity and version counter. Tensors
+after a write goes without. Inside a graph capture only a write of the same capture could come
+before, so there it is enough that any stream has launched these weights as they are: warm up, then
+capture on another stream, as usual. Writes are seen by the tensors' identity and version counter. Tensors
 without a version counter (made in inference mode) never overlap; after a write that the counter
 does not see (`.data`, another library) call `weights_written`.
 """
@@ -46,6 +48,8 @@ class Plan(Protocol):
 
     def prepare(self, sizes: Iterable[int]) -> None: ...
 
+    def is_capturing(self, stream: int) -> bool: ...
+
 
 class Call(NamedTuple):
     """What changes from call to call: addresses (bias 0 = absent), strides in elements."""
@@ -82,7 +86,7 @@ class Entry:
         self._streams: set[int] = set()
 
     def launch(self, weights: tuple[torch.Tensor, ...], call: Call) -> None:
-        """Launch; overlapped where this stream has launched these very weights, unchanged since.
+        """Launch; overlapped where no write of these weights can be the launch's predecessor.
 
         A launch that fails leaves no trace.
         """
@@ -92,10 +96,12 @@ class Entry:
                 pairs = zip(weights, versions, strict=True)
                 self._written = tuple((weakref.ref(t), version) for t, version in pairs)
                 self._streams.clear()
-            overlap = call.stream in self._streams
+            known = call.stream in self._streams
+            capturing = not known and self.plan.is_capturing(call.stream)
+            overlap = known or (capturing and bool(self._streams))
             *place, bias = call
             self.plan.launch(*place, overlap=overlap, bias=bias)
-            if not overlap and _UNKNOWN_VERSION not in versions:
+            if not (known or capturing) and _UNKNOWN_VERSION not in versions:
                 if len(self._streams) >= MOST_STREAMS:
                     self._streams.clear()
                 self._streams.add(call.stream)

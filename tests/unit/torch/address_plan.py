@@ -28,6 +28,9 @@ class AddressPlan:
     def prepare(self, sizes) -> None:
         self.prepared += sizes
 
+    def is_capturing(self, stream) -> bool:
+        return False
+
     def launch(self, m, x, x_stride, out, out_stride, stream, *, overlap, bias) -> None:
         if self.fault is not None:
             raise self.fault

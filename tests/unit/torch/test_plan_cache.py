@@ -17,6 +17,10 @@ class RecordingPlan:
         self.key = key
         self.overlaps = []
         self.fails = False
+        self.captured = set()
+
+    def is_capturing(self, stream):
+        return stream in self.captured
 
     def prepare(self, sizes):
         pass
@@ -47,6 +51,29 @@ def launched(cache, weights, *streams):
 def test_the_first_launch_of_each_stream_does_not_overlap():
     cache, weights = cache_and_weights()
     assert launched(cache, weights, 1, 1, 2, 1, 2) == [False, True, False, True, True]
+
+
+def test_a_captured_launch_overlaps_once_any_stream_has_launched_the_weights():
+    cache, weights = cache_and_weights()
+    cache.entry(KEY).plan.captured.add(7)
+    assert launched(cache, weights, 7, 1, 7, 7) == [False, False, True, True]
+
+
+def test_a_captured_launch_after_a_write_of_its_own_capture_does_not_overlap():
+    cache, weights = cache_and_weights()
+    cache.entry(KEY).plan.captured.add(7)
+    launched(cache, weights, 1)
+    weights[0].add_(1)
+    assert launched(cache, weights, 7) == [False]
+
+
+def test_a_capture_does_not_make_its_stream_known():
+    cache, weights = cache_and_weights()
+    plan = cache.entry(KEY).plan
+    plan.captured.add(7)
+    launched(cache, weights, 1, 7)
+    plan.captured.clear()
+    assert launched(cache, weights, 7) == [False]
 
 
 def test_a_write_to_any_weight_tensor_is_seen_by_every_stream():
