@@ -7,7 +7,9 @@ Overlap (programmatic dependent launch) lets a kernel read weights before its pr
 stream has ended. That is wrong where the predecessor wrote them, so the first launch of a stream
 after a write goes without. Inside a graph capture only a write of the same capture could come
 before, so there it is enough that any stream has launched these weights as they are: warm up, then
-capture on another stream, as usual. Writes are seen by the tensors' identity and version counter. Tensors
+capture on another stream, as usual.
+
+Writes are seen by the tensors' identity and version counter. Tensors
 without a version counter (made in inference mode) never overlap; after a write that the counter
 does not see (`.data`, another library) call `weights_written`.
 """

@@ -28,7 +28,7 @@ class AddressPlan:
     def prepare(self, sizes) -> None:
         self.prepared += sizes
 
-    def is_capturing(self, stream) -> bool:
+    def is_capturing(self, _stream) -> bool:
         return False
 
     def launch(self, m, x, x_stride, out, out_stride, stream, *, overlap, bias) -> None:
