@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
-from humming_runtime.torch_layer import binding
-from humming_runtime.torch_layer import operator as _registers_operators  # noqa: F401
+from humming_runtime.torch_layer import binding, operator
 from humming_runtime.torch_layer.gemm_call import GemmInputs, plan_key
 from humming_runtime.torch_layer.packed_weight import PackedWeight
 
@@ -52,6 +51,7 @@ def gemm(inputs: GemmInputs, out: torch.Tensor | None = None) -> torch.Tensor:
 
 def prepare(packed: PackedWeight, sizes: Iterable[int]) -> None:
     """Choose and load kernels for these m now: before a graph is captured, or to fail early."""
+    operator.require_cuda(packed.device)
     key = plan_key(packed.config, packed.n, packed.k, packed.parts())
     binding.plans().entry(key).plan.prepare(sizes)
 

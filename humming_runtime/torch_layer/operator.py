@@ -66,8 +66,7 @@ def _fake_gemm_out(*arguments: Argument, out: torch.Tensor) -> None:
 
 def _refuse_cpu(*arguments: Argument, out: torch.Tensor | None = None) -> None:
     del out
-    device = _inputs(arguments).x.device
-    raise UsageError(f"gemm: x is on {device}, kernels run on CUDA devices; move x and weights")
+    require_cuda(_inputs(arguments).x.device)
 
 
 def _below_autograd_gemm(*arguments: Argument) -> torch.Tensor:
@@ -92,6 +91,12 @@ def _refuse_gradients(arguments: tuple[Argument, ...]) -> None:
             "gemm: an input requires a gradient, quantized weights have no backward pass; "
             "call under torch.no_grad() or detach the input"
         )
+
+
+def require_cuda(device: torch.device) -> None:
+    """Raises: UsageError for a device that no kernel runs on."""
+    if device.type != "cuda":
+        raise UsageError(f"gemm: tensors are on {device}, kernels run on CUDA devices; move them")
 
 
 def current_stream(device: torch.device) -> int:

@@ -24,8 +24,8 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-MOST_PLANS = 8192
-"""More than any model has layers; the oldest used goes first."""
+MOST_PLANS = 2048
+"""More than a model has dense layers, at most 128 KB each; the longest unused goes first."""
 MOST_STREAMS = 32
 """Streams of one plan that are known to have seen the last write."""
 

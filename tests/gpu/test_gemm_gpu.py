@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from installed_kernels import ROWS, make_layer, shapes  # noqa: E402
+from installed_kernels import ROWS, make_layer, packed_of, shapes  # noqa: E402
 from reference import bound, dequantize, relative_bound  # noqa: E402
 
 from humming_runtime.discover import discover  # noqa: E402
@@ -111,8 +111,6 @@ def test_extreme_weights_are_exact(kernels, form_name):
     layer.scale.copy_(torch.where(layer.scale < layer.scale.median(), 0.25, 2.0))
     if layer.zero is not None:
         layer.zero.copy_(torch.where(layer.zero < 8, 0, 16))
-    from installed_kernels import packed_of
-
     packed = packed_of(layer)
     x = torch.zeros(m, k, dtype=layer.activation, device="cuda")
     x[torch.arange(m), torch.arange(m) * 37] = 1

@@ -42,7 +42,7 @@ def right(result, x, layer, bias=None):
 def test_inputs_that_are_not_contiguous(form, generator, m):
     layer, packed = make_layer(form, N, K, generator)
     wide = rows(form, 2 * m, 2 * K, generator)
-    for x in (wide[:m, K:], wide[::2, :K], wide[:m, 3 : K + 3], wide.t()[:K, :m].t()):
+    for x in (wide[:m, K:], wide[::2, :K], wide[:m, 3 : K + 3], wide[:m, :K].t().contiguous().t()):
         assert right(matmul(x, packed), x, layer)
     x = wide.view(2, m, 2 * K)[..., :K]
     assert right(matmul(x, packed), x, layer)
@@ -159,7 +159,8 @@ def test_two_graphs_of_one_layer_replay_at_once_on_two_streams(form, generator):
 def test_first_use_inside_a_capture_is_refused_and_works_after_prepare(kernels, form, generator):
     layer, packed = make_layer(form, N, K, generator)
     x = rows(form, 6, K, generator)
-    with binding.use_plans(binding.plans_of(Engine(kernels.engine.installed))):
+    unloaded = Engine(kernels.engine.installed, kernels.engine.driver)
+    with binding.use_plans(binding.plans_of(unloaded)):
         graph = torch.cuda.CUDAGraph()
         with pytest.raises(CaptureError, match="prepare"), torch.cuda.graph(graph):
             matmul(x, packed)

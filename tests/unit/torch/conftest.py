@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[2]
-sys.path[:0] = [str(TESTS / "oracle"), str(TESTS / "checkpoints")]
+sys.path[:0] = [str(TESTS / name) for name in ("oracle", "checkpoints", "unit/runtime")]
 
 pytest.importorskip("torch")
 
@@ -40,6 +40,7 @@ def cpu_launches(monkeypatch):
     """The CUDA side of the operators, run on the CPU with a plan that reads its addresses."""
     launches = CpuLaunches()
     monkeypatch.setattr(operator, "current_stream", lambda _device: STREAM)
+    monkeypatch.setattr(operator, "require_cuda", lambda _device: None)
     library = torch.library.Library("humming", "IMPL")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of what is meant here: an override

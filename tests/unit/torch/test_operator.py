@@ -166,9 +166,11 @@ def test_a_scalar_input_is_refused(generator):
 def test_the_cpu_is_refused_by_name(generator):
     _, packed = make(generator)
     x = activations(generator, 2)
-    with pytest.raises(UsageError, match="x is on cpu, kernels run on CUDA"):
+    with pytest.raises(UsageError, match="tensors are on cpu, kernels run on CUDA"):
         matmul(x, packed)
-    with pytest.raises(UsageError, match="x is on cpu"):
+    with pytest.raises(UsageError, match="on cpu"):
+        prepare(packed, [1])
+    with pytest.raises(UsageError, match="on cpu"):
         matmul(x, packed, out=torch.empty(2, N, dtype=F16))
 
 
