@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,8 +55,8 @@ RECIPES = (
 )
 
 
-def write_all(folder: Path) -> None:
-    for seed, recipe in enumerate(RECIPES):
+def write_all(folder: Path, recipes: Iterable[Recipe] = RECIPES) -> None:
+    for seed, recipe in enumerate(recipes):
         write(folder / recipe.name, recipe, seed)
 
 

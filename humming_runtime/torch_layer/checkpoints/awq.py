@@ -20,22 +20,24 @@ from humming_runtime.torch_layer.checkpoints.faults import (
     groups_along,
 )
 from humming_runtime.torch_layer.checkpoints.words import AWQ_ORDER, CODES_PER_WORD, WordsAlongRows
-from humming_runtime.torch_layer.packing import Matrix, WeightSource
+from humming_runtime.torch_layer.packing import Matrix, RowSource, WeightSource
 
 _OLD_KEYS = {"w_bit": "bits", "q_group_size": "group_size"}
 
 
 @dataclass(frozen=True)
 class AwqScheme:
-    """group_size None: one scale a channel."""
+    """group_size None: one scale a channel. symmetric: zero point 8 whatever qzeros hold."""
 
     group_size: int | None
-    required: ClassVar[tuple[str, ...]] = ("qweight", "qzeros", "scales")
-    optional: ClassVar[tuple[str, ...]] = ("bias",)
+    symmetric: bool = False
+    required: ClassVar[tuple[str, ...]] = ("qweight", "scales")
+    optional: ClassVar[tuple[str, ...]] = ("qzeros", "bias")
 
     def source(self, tensors: Tensors, place: str) -> WeightSource:
         """Raises: CheckpointError for tensors that do not fit together."""
-        check_names(tensors, self.required, self.optional, place)
+        needed = self.required if self.symmetric else (*self.required, "qzeros")
+        check_names(tensors, needed, self.optional, place)
         words = tensors["qweight"]
         if words.dim() != 2:
             raise CheckpointError(f"{place}: qweight has {words.dim()} dimensions, expected 2")
@@ -43,15 +45,18 @@ class AwqScheme:
         n = octets * CODES_PER_WORD
         words = check_tensor(tensors, "qweight", (k, octets), place, words=True)
         groups = groups_along(k, self.group_size)
-        zeros = check_tensor(tensors, "qzeros", (groups, octets), place, words=True)
         scales = check_tensor(tensors, "scales", (groups, n), place)
+        zero: RowSource | None = None
+        if not self.symmetric:
+            stored = check_tensor(tensors, "qzeros", (groups, octets), place, words=True)
+            zero = WordsAlongRows(stored, AWQ_ORDER)
         return WeightSource(
             n,
             k,
             self.group_size,
             WordsAlongRows(words, AWQ_ORDER),
             Matrix(scales.t()),
-            WordsAlongRows(zeros, AWQ_ORDER),
+            zero,
         )
 
 
@@ -65,6 +70,7 @@ def awq_scheme(config: Config, prefix: str, place: str) -> AwqScheme:
     version = str(named.get("version") or named.get("checkpoint_format") or "gemm").lower()
     if version != "gemm":
         raise CheckpointError(f"{place}: AWQ version {version!r} (known: 'gemm')")
-    if not config_value(named, "zero_point", bool, place, default=True):
-        raise CheckpointError(f"{place}: AWQ without zero points, which no known writer packs")
-    return AwqScheme(group_size_of(config_value(named, "group_size", int, place), place))
+    return AwqScheme(
+        group_size_of(config_value(named, "group_size", int, place), place),
+        symmetric=not config_value(named, "zero_point", bool, place, default=True),
+    )

@@ -87,6 +87,30 @@ def test_compressed_tensors_packed_by_its_library(n, k, group_size, symmetric, s
     check(scheme, tensors, codes, None if symmetric else zeros, scales, 40 * k)
 
 
+@pytest.mark.parametrize("group_size", [32, 128])
+def test_the_awq_converter_of_compressed_tensors_agrees(group_size):
+    converters = pytest.importorskip("compressed_tensors.entrypoints.convert")
+    codes, zeros, scales = layer_of(264, 384, group_size, 5)
+    tensors = torched(awq(codes, zeros)) | {"scales": scales}
+    ours = pack(AwqScheme(group_size).source(tensors, "here"), F16, "cpu")
+    converter = converters.AutoAWQConverter(group_size=group_size)
+    converted = converter.process({f"a.{name}": tensor for name, tensor in tensors.items()})
+    stripped = {name.removeprefix("a."): tensor for name, tensor in converted.items()}
+    theirs = pack(
+        CompressedScheme(group_size, symmetric=False).source(stripped, "here"), F16, "cpu"
+    )
+    for name, tensor in ours.parts().items():
+        assert torch.equal(tensor, theirs.parts()[name]), name
+
+
+def test_awq_without_zero_points_is_symmetric():
+    codes, zeros, scales = layer_of(16, 64, 64, 1)
+    tensors = torched(awq(codes, zeros)) | {"scales": scales}
+    check(AwqScheme(64, symmetric=True), tensors, codes, None, scales)
+    del tensors["qzeros"]
+    check(AwqScheme(64, symmetric=True), tensors, codes, None, scales)
+
+
 def gptq_tensors(n=16, k=64, groups=1):
     return {
         "qweight": torch.zeros((k // 8, n), dtype=torch.int32),
