@@ -7,13 +7,18 @@ from collections.abc import Callable
 
 import torch
 
+N_MULTIPLE = 256
+"""What its users pad n to before they call (vLLM does); it refuses some others."""
+
 
 class PeerLayer:
-    """One int4, group-128 layer with `copies` copies of its packed weights."""
+    """One int4, group-128 layer with `copies` copies of its packed weights; n is padded."""
 
     def __init__(self, n: int, k: int, dtype: torch.dtype, copies: int) -> None:
         from humming.layer import HummingLayer
 
+        n = -(-n // N_MULTIPLE) * N_MULTIPLE
+        self.n = n
         config = {"dtype": "int4", "group_size": 128}
         self.layer = HummingLayer(
             shape_n=n, shape_k=k, weight_config=config, input_config=None, torch_dtype=dtype

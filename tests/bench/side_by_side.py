@@ -98,7 +98,7 @@ def _measure_cell(
         ],
     }
     if peer is not None:
-        contenders["peer"] = peer.calls(x, out, copies)
+        contenders["peer"] = peer.calls(x, copies)
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(_ROUNDS):
         for name, calls in contenders.items():
@@ -126,7 +126,7 @@ def _kernel(packed: PackedWeight, m: int) -> str:
 
     key = plan_key(packed.config, packed.n, packed.k, packed.parts())
     plan = binding.plans().entry(key).plan
-    return str(plan.gemm.kernel(m))  # type: ignore[attr-defined]
+    return str(plan.kernel(m))  # type: ignore[attr-defined]
 
 
 def facts(form: str) -> dict[str, object]:

@@ -2,7 +2,8 @@
 
 Knows nothing of packed layouts. Bounds (u = half an ulp, relative):
 
-    weight        group scales: one rounding to the activation dtype, which the reference makes too;
+    weight        group scales: a kernel rounds each weight to the activation dtype or scales fp32
+                  sums; the reference makes both and a result has to fit one of them as a whole;
                   channel scales: code - zero is exact, the scale is applied in fp32
     accumulation  fp32, one error of at most 2^-22 of the running sum per matrix step of 16 k, and a
                   few for partial sums: (k / 16 + 32) 2^-22, of sum |x| |w|
@@ -65,13 +66,19 @@ def random_layer(
     return Layer(codes, scale.to(activation), zero if zero_point else None, group_size, activation)
 
 
-def dequantize(layer: Layer) -> torch.Tensor:
-    """(k, n) float64, as kernels see them: grouped weights rounded once to the activation dtype."""
+def dequantize(layer: Layer, *, rounded: bool = False) -> torch.Tensor:
+    """(k, n) float64. rounded: to the activation dtype, as kernels may do with group scales."""
     size = layer.k if layer.group_size is None else layer.group_size
     group = torch.arange(layer.k, device=layer.codes.device) // size
     zero = 8.0 if layer.zero is None else layer.zero.double()[group]
     weight = (layer.codes.double() - zero) * layer.scale.double()[group]
-    return weight if layer.group_size is None else weight.to(layer.activation).double()
+    return weight.to(layer.activation).double() if rounded else weight
+
+
+def possible_weights(layer: Layer) -> list[torch.Tensor]:
+    """What kernels may multiply with."""
+    exact = dequantize(layer)
+    return [exact] if layer.group_size is None else [exact, dequantize(layer, rounded=True)]
 
 
 def worst_error(
@@ -81,7 +88,16 @@ def worst_error(
 
     Shapes: actual (m, n), x (m, k), bias (n); all in the activation dtype.
     """
-    weight = dequantize(layer)
+    return min(_worst_error(actual, x, w, layer, bias) for w in possible_weights(layer))
+
+
+def _worst_error(
+    actual: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    layer: Layer,
+    bias: torch.Tensor | None,
+) -> float:
     size = weight.abs()
     offset = torch.zeros(layer.n, dtype=torch.float64, device=x.device)
     if bias is not None:
@@ -109,10 +125,9 @@ def relative_error(
     actual: torch.Tensor, x: torch.Tensor, layer: Layer, bias: torch.Tensor | None = None
 ) -> float:
     """Root mean square of the error over that of the result, for errors too small for the bound."""
-    wanted = x.double() @ dequantize(layer)
-    if bias is not None:
-        wanted += bias.double()
-    return ((actual.double() - wanted).norm() / wanted.norm()).item()
+    offset = 0.0 if bias is None else bias.double()
+    products = [x.double() @ weight + offset for weight in possible_weights(layer)]
+    return min(((actual.double() - p).norm() / p.norm()).item() for p in products)
 
 
 def relative_bound(layer: Layer) -> float:
