@@ -52,7 +52,8 @@ def gemm(inputs: GemmInputs, out: torch.Tensor | None = None) -> torch.Tensor:
 def prepare(packed: PackedWeight, sizes: Iterable[int]) -> None:
     """Choose and load kernels for these m now: before a graph is captured, or to fail early."""
     operator.require_cuda(packed.device)
-    key = plan_key(packed.config, packed.n, packed.k, packed.parts())
+    tensors = packed.weight, packed.weight_scale, packed.weight_zero, packed.channel_scale
+    key = plan_key(packed.config, packed.n, packed.k, tensors)
     binding.plans().entry(key).plan.prepare(sizes)
 
 

@@ -32,50 +32,74 @@ class GemmInputs(NamedTuple):
     n: int
     k: int
 
-    def parts(self) -> dict[str, torch.Tensor]:
-        """Packed tensors that are there, by name."""
-        found = zip(PART_NAMES, self[1:5], strict=True)
-        return {name: t for name, t in found if isinstance(t, torch.Tensor)}
+    @property
+    def packed(self) -> tuple[torch.Tensor | None, ...]:
+        """Packed tensors in the order of PART_NAMES."""
+        return self[1:5]
 
 
 def check_inputs(given: GemmInputs) -> None:
     """Do the tensors fit together? Takes fake tensors too. Raises: UsageError with every fault."""
-    form, expected = _expected(given.config, given.n, given.k)
+    form, parts = _expected(given.config, given.n, given.k)
+    if not _fit(given, form, parts):
+        raise UsageError("gemm: " + "; ".join(_faults(given, form, parts)))
+
+
+def _fit(given: GemmInputs, form: WeightFormat, parts: tuple[Part | None, ...]) -> bool:
+    """The checks of _faults, for the calls that have none."""
     x, bias = given.x, given.bias
+    dtype, device = form.activation_dtype, x.device
+    if x.dtype != dtype or x.shape[-1:] != (given.k,):
+        return False
+    for tensor, part in zip(given.packed, parts, strict=True):
+        if tensor is None or part is None:
+            if tensor is not None or part is not None:
+                return False
+        elif (
+            tensor.shape != part.shape
+            or tensor.dtype != part.dtype
+            or tensor.device != device
+            or not tensor.is_contiguous()
+        ):
+            return False
+    return bias is None or (
+        bias.shape == (given.n,) and bias.dtype == dtype and bias.device == device
+    )
+
+
+def _faults(given: GemmInputs, form: WeightFormat, parts: tuple[Part | None, ...]) -> list[str]:
+    x, dtype = given.x, form.activation_dtype
     faults = []
-    if x.dtype != form.activation_dtype:
-        faults.append(f"x is {x.dtype}, these weights take {form.activation_dtype}")
-    if x.dim() < 1 or x.shape[-1] != given.k:
+    if x.dtype != dtype:
+        faults.append(f"x is {x.dtype}, these weights take {dtype}")
+    if x.shape[-1:] != (given.k,):
         faults.append(f"x has shape {tuple(x.shape)}, its last dimension has to be k = {given.k}")
-    parts = given.parts()
+    expected = dict(zip(PART_NAMES, parts, strict=True))
+    if given.bias is not None:
+        expected["bias"] = Part((given.n,), dtype)
     for name, part in expected.items():
-        tensor = parts.get(name)
-        if tensor is None:
-            faults.append(f"{name} is missing, format {given.config} has it")
-        elif tuple(tensor.shape) != part.shape or tensor.dtype != part.dtype:
+        tensor = getattr(given, name)
+        if tensor is None or part is None:
+            if tensor is not part:
+                what = (
+                    "missing, format {} has it" if tensor is None else "given, format {} has none"
+                )
+                faults.append(f"{name} is {what.format(given.config)}")
+            continue
+        if tensor.shape != part.shape or tensor.dtype != part.dtype:
             found = f"{tensor.dtype} {tuple(tensor.shape)}"
             faults.append(f"{name} is {found}, expected {part.dtype} {part.shape}")
-        elif not tensor.is_contiguous():
+        elif name != "bias" and not tensor.is_contiguous():
             faults.append(f"{name} is not contiguous")
-    faults += [f"{name} given, format {given.config} has none" for name in parts.keys() - expected]
-    if bias is not None:
-        parts["bias"] = bias
-        if tuple(bias.shape) != (given.n,) or bias.dtype != form.activation_dtype:
-            wanted = f"{form.activation_dtype} ({given.n},)"
-            faults.append(f"bias is {bias.dtype} {tuple(bias.shape)}, expected {wanted}")
-    faults += [
-        f"{name} is on {tensor.device}, x on {x.device}"
-        for name, tensor in parts.items()
-        if tensor.device != x.device
-    ]
-    if faults:
-        raise UsageError("gemm: " + "; ".join(faults))
+        if tensor.device != x.device:
+            faults.append(f"{name} is on {tensor.device}, x on {x.device}")
+    return faults
 
 
 def check_output(given: GemmInputs, out: torch.Tensor) -> None:
     """Raises: UsageError where `out` cannot take the result."""
     shape = output_shape(given)
-    if tuple(out.shape) != shape or out.dtype != given.x.dtype or out.device != given.x.device:
+    if out.shape != shape or out.dtype != given.x.dtype or out.device != given.x.device:
         found = f"{out.dtype} {tuple(out.shape)} on {out.device}"
         wanted = f"{given.x.dtype} {shape} on {given.x.device}"
         raise UsageError(f"gemm: out is {found}, expected {wanted}")
@@ -93,68 +117,80 @@ def launch(given: GemmInputs, out: torch.Tensor, plans: PlanCache, stream: int) 
     m = math.prod(given.x.shape[:-1])
     if m == 0:
         return
-    rows = activation_rows(given.x, m)
+    rows = _activation_rows(given.x, m)
     target = _output_rows(out, m)
     bias = None if given.bias is None else given.bias.contiguous()
-    parts = given.parts()
-    weights = tuple(parts.values())
     call = Call(
         m,
-        rows.data_ptr(),
-        _row_stride(rows),
-        target.data_ptr(),
-        _row_stride(target),
+        rows.address,
+        rows.stride,
+        target.address,
+        target.stride,
         stream,
         0 if bias is None else bias.data_ptr(),
     )
-    plans.entry(plan_key(given.config, given.n, given.k, parts)).launch(weights, call)
+    key = plan_key(given.config, given.n, given.k, given.packed)
+    weights = tuple(tensor for tensor in given.packed if tensor is not None)
+    plans.entry(key).launch(weights, call)
 
 
-def plan_key(config: str, n: int, k: int, parts: dict[str, torch.Tensor]) -> PlanKey:
-    addresses = (parts[name].data_ptr() if name in parts else 0 for name in PART_NAMES)
-    return PlanKey(config, n, k, parts["weight"].device.index or 0, *addresses)
+def plan_key(config: str, n: int, k: int, packed: tuple[torch.Tensor | None, ...]) -> PlanKey:
+    """packed: in the order of PART_NAMES."""
+    addresses = [0 if tensor is None else tensor.data_ptr() for tensor in packed]
+    weight = packed[0]
+    assert weight is not None
+    return PlanKey(config, n, k, weight.device.index or 0, *addresses)
 
 
-def activation_rows(x: torch.Tensor, m: int) -> torch.Tensor:
-    """x as (m, k) with aligned rows: a view where its strides allow one, else a copy."""
-    rows = x.reshape(m, x.shape[-1])
-    if _rows_are_aligned(rows):
-        return rows
-    # contiguous() alone would return a contiguous tensor whose address is not aligned
-    return rows.clone(memory_format=torch.contiguous_format)
+class _Rows(NamedTuple):
+    """A 2-D tensor, kept alive, as kernels take it. Units: stride in elements."""
+
+    tensor: torch.Tensor
+    address: int
+    stride: int
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> _Rows | None:
+        """None where kernels cannot go through it in 16-byte vectors, or where rows overlap."""
+        count, width = tensor.shape
+        stride, step = tensor.stride()
+        if count == 1:
+            stride = width  # the stride of a single row says nothing
+        address = tensor.data_ptr()
+        aligned = not (address % _VECTOR_BYTES or stride % _VECTOR_ELEMENTS)
+        return cls(tensor, address, stride) if aligned and step == 1 and stride >= width else None
 
 
-def _output_rows(out: torch.Tensor, m: int) -> torch.Tensor:
+def _activation_rows(x: torch.Tensor, m: int) -> _Rows:
+    """x as (m, k): a view where its strides allow one, else a copy."""
+    rows = x if x.dim() == 2 else x.reshape(m, x.shape[-1])
+    found = _Rows.of(rows)
+    if found is None:
+        # contiguous() alone would return a contiguous tensor whose address is not aligned
+        found = _Rows.of(rows.clone(memory_format=torch.contiguous_format))
+        assert found is not None
+    return found
+
+
+def _output_rows(out: torch.Tensor, m: int) -> _Rows:
     try:
-        rows = out.view(m, out.shape[-1])
+        rows = out if out.dim() == 2 else out.view(m, out.shape[-1])
     except RuntimeError:
-        rows = None
-    if rows is None or not _rows_are_aligned(rows):
+        found = None
+    else:
+        found = _Rows.of(rows)
+    if found is None:
         raise UsageError(
             f"gemm: out has shape {tuple(out.shape)} and strides {out.stride()}; its rows need one "
             f"stride, a multiple of {_VECTOR_ELEMENTS}, and an address that is a multiple of "
             f"{_VECTOR_BYTES} bytes"
         )
-    return rows
-
-
-def _rows_are_aligned(rows: torch.Tensor) -> bool:
-    """Can kernels read or write rows in 16-byte vectors? Rows may not overlap."""
-    stride = _row_stride(rows)
-    return (
-        rows.stride(1) == 1
-        and stride >= rows.shape[1]
-        and stride % _VECTOR_ELEMENTS == 0
-        and rows.data_ptr() % _VECTOR_BYTES == 0
-    )
-
-
-def _row_stride(rows: torch.Tensor) -> int:
-    """Elements between rows; the stride of a single row says nothing."""
-    return rows.shape[1] if rows.shape[0] == 1 else rows.stride(0)
+    return found
 
 
 @lru_cache(maxsize=4096)
-def _expected(config: str, n: int, k: int) -> tuple[WeightFormat, dict[str, Part]]:
+def _expected(config: str, n: int, k: int) -> tuple[WeightFormat, tuple[Part | None, ...]]:
+    """The format, and its tensors in the order of PART_NAMES."""
     form = WeightFormat.parse(config)
-    return form, part_layout(form, n, k)
+    parts = part_layout(form, n, k)
+    return form, tuple(parts.get(name) for name in PART_NAMES)

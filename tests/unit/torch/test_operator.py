@@ -152,7 +152,7 @@ def test_tensors_that_do_not_fit_are_refused_all_at_once(generator):
     for text in ("x is torch.float32, these weights take torch.float16", f"k = {K}", "bias is"):
         assert text in str(caught.value)
     tensors = [packed.weight, None, packed.weight_zero, torch.zeros(N), None]
-    with pytest.raises(UsageError, match=r"weight_scale is missing.*channel_scale given"):
+    with pytest.raises(UsageError, match=r"weight_scale is missing.*channel_scale is given"):
         torch.ops.humming.gemm(x, *tensors, packed.config, N, K)
 
 
