@@ -99,6 +99,7 @@ def parse_format(text: str) -> WeightFormat:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--format", default="f16_u4_g128f16")
+    parser.add_argument("--rows", type=int, nargs="+", default=ROWS, help="values of m")
     parser.add_argument("-o", type=Path, required=True)
     arguments = parser.parse_args()
     engine = FixedEngine()
@@ -107,7 +108,7 @@ def main() -> None:
         for n, k in (*SHAPES, *MORE_SHAPES):
             packed = random_packed(parse_format(arguments.format), n, k)
             layers = clones(packed, copies_for(packed.size_bytes, 1))
-            for m in ROWS:
+            for m in arguments.rows:
                 rows += measure(engine, layers, m)
             print(f"{n} x {k}: {len(rows)} launches", flush=True)
     arguments.o.write_text(json.dumps(rows) + "\n", encoding="utf-8")
