@@ -40,9 +40,11 @@ class PeerLayer:
         torch.cuda.synchronize()
         return (time.perf_counter() - start) * 1e3
 
-    def calls(self, x: torch.Tensor, out: torch.Tensor, copies: int) -> list[Callable[[], object]]:
-        """One call per copy of the weights."""
+    def calls(self, x: torch.Tensor, copies: int) -> list[Callable[[], object]]:
+        """One call per copy of the weights, into an output of its own."""
         from humming.forward import humming_forward
+
+        out = torch.empty(x.shape[0], self.n, device=x.device, dtype=x.dtype)
 
         def call(weights: dict[str, torch.Tensor | None]) -> object:
             return humming_forward(

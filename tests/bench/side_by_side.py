@@ -124,7 +124,8 @@ def _kernel(packed: PackedWeight, m: int) -> str:
     from humming_runtime.torch_layer import binding
     from humming_runtime.torch_layer.gemm_call import plan_key
 
-    key = plan_key(packed.config, packed.n, packed.k, packed.parts())
+    tensors = packed.weight, packed.weight_scale, packed.weight_zero, packed.channel_scale
+    key = plan_key(packed.config, packed.n, packed.k, tensors)
     plan = binding.plans().entry(key).plan
     return str(plan.kernel(m))  # type: ignore[attr-defined]
 

@@ -65,7 +65,9 @@ def launches(engine: Engine, problem: Problem, device: Device) -> Iterator[Accep
 
 
 def _plausible(tile_m: int, m: int) -> bool:
-    return tile_m <= max(64, 2 * m) and m <= 16 * tile_m and (m < 1024 or tile_m >= 128)
+    if m >= 1024:
+        return tile_m >= 128
+    return tile_m <= max(64, 2 * m) and m <= 16 * tile_m
 
 
 def measure(engine: FixedEngine, layers: list[PackedWeight], m: int) -> list[dict[str, object]]:
