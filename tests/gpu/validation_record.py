@@ -1,9 +1,10 @@
-"""Record that every kernel of some packages ran right: specs/validated/*.json, which manifests copy.
+"""Record that every kernel of some packages ran right: specs/validated/*.json.
 
-    python tests/gpu/validation_record.py --capability 9.0 --device "NVIDIA H200" --driver 580.159.04 \
-        -o specs/validated/h200.json FOLDER...
+    python tests/gpu/validation_record.py --capability 9.0 --device "NVIDIA H200" \
+        --driver 580.159.04 -o specs/validated/h200.json FOLDER...
 
-Run it after tests/gpu has passed with HUMMING_CUBIN_PATH set to each FOLDER: the tests force every kernel.
+Run it after tests/gpu has passed with HUMMING_CUBIN_PATH set to each FOLDER: the tests force every
+kernel. Manifests copy the records whose source is still the same.
 """
 
 from __future__ import annotations
