@@ -24,7 +24,14 @@ ENTRY = manifest.KernelEntry(
     NAME, f"cubins/{NAME}.cubin", "0" * 64, 10, 32, 0, 704, 0, "1" * 64, COST, ("9.0",), "sm_90a"
 )
 MANIFEST = manifest.Manifest(
-    fingerprint.contract_hash(), "humming-cubins-sm90-cu13", "0.1", "sm_90", "13.0", "b", "p", (ENTRY,)
+    fingerprint.contract_hash(),
+    "humming-cubins-sm90-cu13",
+    "0.1",
+    "sm_90",
+    "13.0",
+    "b",
+    "p",
+    (ENTRY,),
 )
 
 
@@ -72,7 +79,9 @@ def test_every_scale_has_a_place_of_its_own():
     assert places == set(range(n * groups))
 
 
-@pytest.mark.parametrize(("k", "group", "wanted"), [(80, 64, 2), (80, 128, 1), (7168, 32, 224), (8, None, 1)])
+@pytest.mark.parametrize(
+    ("k", "group", "wanted"), [(80, 64, 2), (80, 128, 1), (7168, 32, 224), (8, None, 1)]
+)
 def test_stored_groups_cover_whole_steps_of_128(k, group, wanted):
     assert layouts.stored_groups(k, group) == wanted
 
@@ -83,7 +92,19 @@ def test_tiers_of_capabilities_are_those_of_the_arch_table():
         assert targets.incompatibility(arch.target, arch.capability) is None
 
 
-CAPABILITIES = [(7, 5), (8, 0), (8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1)]
+CAPABILITIES = [
+    (7, 5),
+    (8, 0),
+    (8, 6),
+    (8, 7),
+    (8, 9),
+    (9, 0),
+    (10, 0),
+    (10, 3),
+    (11, 0),
+    (12, 0),
+    (12, 1),
+]
 LOADS = {
     "sm_75": {(7, 5)},
     "sm_80": {(8, 0), (8, 6), (8, 9)},
@@ -103,7 +124,7 @@ LOADS = {
 }
 
 
-@pytest.mark.parametrize(("target", "device"), itertools.product(LOADS, CAPABILITIES))
+@pytest.mark.parametrize(("target", "device"), list(itertools.product(LOADS, CAPABILITIES)))
 def test_targets_load_where_nvidia_says(target, device):
     assert (targets.incompatibility(target, device) is None) == (device in LOADS[target])
 
