@@ -1,7 +1,9 @@
 """What the user may write after --arch -> rows of the arch table.
 
-`sm_90 sm90 90 9.0` and a target form that exists (`sm_90a`, `9.0a`) all mean sm_90; lists are split by `,` `;` or
-space; `all` is every row. Nothing is dropped: an unknown word, an empty one or `+PTX` is a fault with its reason.
+`sm_90 sm90 90 9.0` and a target form that exists (`sm_90a`, `9.0a`) all mean sm_90; lists are
+split by `,` `;` or
+space; `all` is every row. Nothing is dropped: an unknown word, an empty one or `+PTX` is a fault
+with its reason.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ def _parse_word(word: str, table: Sequence[Arch]) -> Arch | str:
     if not word:
         return "empty word in the list of archs"
     if "ptx" in word.lower():
-        return f"{word!r} asks for PTX, which is not built: it is no safe fall-back for older drivers"
+        return (
+            f"{word!r} asks for PTX, which is not built: it is no safe fall-back for older drivers"
+        )
     match = _NUMBER.fullmatch(word.lower())
     if match is not None:
         number, suffix = match[1], match[2]
@@ -54,7 +58,9 @@ def _parse_word(word: str, table: Sequence[Arch]) -> Arch | str:
         return _unknown(word, table)
     if suffix and f"{arch.name}{suffix}" not in arch.forms:
         forms = ", ".join(arch.forms)
-        return f"{word!r}: target {arch.name}{suffix} does not exist (targets of {arch.name}: {forms})"
+        return (
+            f"{word!r}: target {arch.name}{suffix} does not exist (targets of {arch.name}: {forms})"
+        )
     return arch
 
 

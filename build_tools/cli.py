@@ -32,10 +32,15 @@ Exit codes: 0 ok, 1 bug, 2 usage, 3 spec, 4 nothing to build, 5 toolchain,
     "archs",
     multiple=True,
     metavar="WORD",
-    help="sm_90, sm90, 90, 9.0, sm_90a, all; lists by `,` `;` or space; repeatable.  [default: sm_90]",
+    help="sm_90, sm90, 90, 9.0, sm_90a, all; lists by `,` `;` or space; repeatable.  "
+    "[default: sm_90]",
 )
-@click.option("--profile", default="default", show_default=True, help="quick, default, full or proof.")
-@click.option("--select", multiple=True, metavar="GLOB", help="Only variants that match; repeatable.")
+@click.option(
+    "--profile", default="default", show_default=True, help="quick, default, full or proof."
+)
+@click.option(
+    "--select", multiple=True, metavar="GLOB", help="Only variants that match; repeatable."
+)
 @click.option(
     "--until",
     type=click.Choice(STAGES),
@@ -45,7 +50,9 @@ Exit codes: 0 ok, 1 bug, 2 usage, 3 spec, 4 nothing to build, 5 toolchain,
 )
 @click.option("--list", "listing", is_flag=True, help="Print variant names, one a line, and stop.")
 @click.option("--why", metavar="NAME", help="Say why a variant is built or not, and stop.")
-@click.option("-j", "jobs", type=click.IntRange(min=1), help="Compilers at once.  [default: by machine]")
+@click.option(
+    "-j", "jobs", type=click.IntRange(min=1), help="Compilers at once.  [default: by machine]"
+)
 @click.option(
     "--nvcc",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -142,7 +149,9 @@ def _reasons(plans: Sequence[ArchPlan], name: str) -> list[str]:
         for item in plan.build:
             known.append(item.name)
             if item.name == name:
-                lines.append(f"{plan.arch.name}: built (family {item.family}, profile {plan.profile})")
+                lines.append(
+                    f"{plan.arch.name}: built (family {item.family}, profile {plan.profile})"
+                )
         for skipped in plan.skipped:
             known.append(skipped.name)
             if skipped.name == name:

@@ -1,10 +1,13 @@
 """One compilation, as ninja runs it: a cubin appears whole, checked and renamed, or not at all.
 
-Runs alone (`python -I -S compile_edge.py ...`), so it uses only the standard library and starts fast.
-nvcc writes to a temporary folder of its own: an orphan of a killed run can never touch an output, and
+Runs alone (`python -I -S compile_edge.py ...`), so it uses only the standard library and starts
+fast.
+nvcc writes to a temporary folder of its own: an orphan of a killed run can never touch an output,
+and
 nvcc's exit code 0 on a full disk is not believed. Working directory: the arch's work folder.
 
-    compile_edge.py NAME OUTPUT ALLOWED_SPILL_BYTES DEPFILE LOG RECORD FAILURE -- NVCC ARGUMENTS... SOURCE
+    compile_edge.py NAME OUTPUT ALLOWED_SPILL_BYTES DEPFILE LOG RECORD FAILURE -- NVCC ARGUMENTS...
+    SOURCE
 """
 
 from __future__ import annotations
@@ -57,7 +60,10 @@ def run(edge: Edge) -> int:
     temporary = Path("tmp") / f"{edge.name}.{os.getpid()}"
     started = time.monotonic()
     try:
-        for folder in (temporary, *(p.parent for p in (edge.output, edge.log, edge.record, edge.failure))):
+        for folder in (
+            temporary,
+            *(p.parent for p in (edge.output, edge.log, edge.record, edge.failure)),
+        ):
             folder.mkdir(parents=True, exist_ok=True)
         edge.failure.unlink(missing_ok=True)
         log = _compile(edge, temporary)
@@ -65,7 +71,10 @@ def run(edge: Edge) -> int:
         spill_bytes = check_log(log, edge.allowed_spill_bytes)
         product = temporary / "out.cubin"
         check_whole(product)
-        facts = {"milliseconds": round((time.monotonic() - started) * 1e3), "spill_bytes": spill_bytes}
+        facts = {
+            "milliseconds": round((time.monotonic() - started) * 1e3),
+            "spill_bytes": spill_bytes,
+        }
         record = temporary / "record.json"
         record.write_text(json.dumps(facts), encoding="utf-8")
         record.replace(edge.record)
@@ -74,7 +83,11 @@ def run(edge: Edge) -> int:
         _fail(edge, error.cause, str(error))
         return 1
     except OSError as error:
-        _fail(edge, "disk", f"{error.filename or edge.output}: {(error.strerror or str(error)).lower()}")
+        _fail(
+            edge,
+            "disk",
+            f"{error.filename or edge.output}: {(error.strerror or str(error)).lower()}",
+        )
         return 1
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -87,7 +100,7 @@ def _compile(edge: Edge, temporary: Path) -> str:
     depfile = ["-MD", "-MT", str(edge.output), "-MF", str(edge.depfile)]
     argv = [*command, *depfile, "-o", str(temporary / "out.cubin"), source]
     environment = {**os.environ, "TMPDIR": str(temporary.resolve())}
-    process = subprocess.Popen(  # noqa: S603  the command is the build file's
+    process = subprocess.Popen(
         argv,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -132,7 +145,9 @@ def check_whole(path: Path) -> None:
     except FileNotFoundError as error:
         raise EdgeError("compile", "nvcc ended well and wrote no cubin") from error
     if not _is_whole(image):
-        raise EdgeError("disk", f"nvcc wrote a truncated cubin ({len(image)} bytes); is the disk full?")
+        raise EdgeError(
+            "disk", f"nvcc wrote a truncated cubin ({len(image)} bytes); is the disk full?"
+        )
 
 
 def _is_whole(image: bytes) -> bool:
@@ -143,7 +158,9 @@ def _is_whole(image: bytes) -> bool:
     program_at, program_size, program_count = fields[6], fields[10], fields[11]
     if section_count == 0 or section_size != _SECTION.size:
         return False
-    if max(section_at + section_size * section_count, program_at + program_size * program_count) > len(image):
+    if max(
+        section_at + section_size * section_count, program_at + program_size * program_count
+    ) > len(image):
         return False
     for index in range(section_count):
         _, kind, _, _, at, size, *_ = _SECTION.unpack_from(image, section_at + index * section_size)
@@ -163,8 +180,13 @@ def _fail(edge: Edge, cause: str, message: str) -> None:
 
 def _shortened(log: str, most_lines: int = 12) -> str:
     """First lines that say what is wrong."""
-    lines = [line for line in log.splitlines() if "error" in line.lower() or "fatal" in line.lower()]
-    return "\n".join((lines or log.splitlines())[:most_lines]).strip() or "nvcc failed without a message"
+    lines = [
+        line for line in log.splitlines() if "error" in line.lower() or "fatal" in line.lower()
+    ]
+    return (
+        "\n".join((lines or log.splitlines())[:most_lines]).strip()
+        or "nvcc failed without a message"
+    )
 
 
 def main(argv: list[str]) -> int:

@@ -74,7 +74,9 @@ def read_facts(image: bytes) -> CubinFacts:
         capability=capability,
         target=arch[1].decode() if arch else None,
         toolchain=build[1].decode() if build else None,
-        registers=max((_word(v, 4) for kind, v in attributes if kind == _REGISTER_COUNT), default=0),
+        registers=max(
+            (_word(v, 4) for kind, v in attributes if kind == _REGISTER_COUNT), default=0
+        ),
         static_shared_bytes=max(shared - reserved, 0),
         parameter_bytes=tuple(
             _word(value, 8) >> _PARAMETER_SIZE_SHIFT
@@ -97,7 +99,9 @@ def mismatches(facts: CubinFacts, planned: Planned) -> list[str]:
     )
     found = [f"{what} {has}, planned {wanted}" for what, has, wanted in checks if has != wanted]
     if facts.static_shared_bytes > STATIC_SHARED_BYTES:
-        found.append(f"static shared memory {facts.static_shared_bytes}, limit {STATIC_SHARED_BYTES}")
+        found.append(
+            f"static shared memory {facts.static_shared_bytes}, limit {STATIC_SHARED_BYTES}"
+        )
     if not 0 < facts.registers <= _MOST_REGISTERS:
         found.append(f"registers {facts.registers}, not in 1..{_MOST_REGISTERS}")
     return found

@@ -14,11 +14,15 @@ def family_variants(family: Family, tier: str, target: str) -> Iterator[Variant]
     tiles = [tile for tile in family.tiles if tile.tier == tier]
     points = itertools.product(family.activations, family.scales, family.zero_points, tiles)
     for activation, scale, zero_point, tile in points:
-        yield point(family, activation, with_zero_point(scale, zero_point, activation), tile, target)
+        yield point(
+            family, activation, with_zero_point(scale, zero_point, activation), tile, target
+        )
 
 
 def with_zero_point(scale: ScaleScheme, zero_point: ZeroPoint, activation: str) -> ScaleScheme:
-    """The full scheme: group scales have the activation's dtype, channel scales are run-time fp32."""
+    """The full scheme: group scales have the activation's dtype, channel scales are run-time
+    fp32.
+    """
     return ScaleScheme(
         granularity=scale.granularity,
         group_size=scale.group_size,

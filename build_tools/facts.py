@@ -1,4 +1,6 @@
-"""Facts of every cubin of a plan, read once per file; a cubin that is not what was planned is removed."""
+"""Facts of every cubin of a plan, read once per file; a cubin that is not what was planned is
+removed.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ from humming_runtime.contract import launch_shape
 from humming_runtime.contract.variant_name import Variant
 
 STATIC_SHARED_BYTES = 1024
-"""Upper bound of a kernel's static shared memory (barriers); the cubin's facts are checked against it."""
+"""Upper bound of a kernel's static shared memory (barriers); the cubin's facts are checked against
+it."""
 
 _SCHEDULE_FEATURES = {"decode": ("tma",), "prefill": ("tma", "wgmma"), "multistage": ()}
 _A_TARGET_FEATURES = ("wgmma",)
@@ -22,7 +23,9 @@ def limit_reason(variant: Variant, arch: Arch) -> str | None:
             return f"needs {feature}, which target {variant.target} lacks"
     needed = least_shared_bytes(variant) + STATIC_SHARED_BYTES
     if needed > arch.shared_bytes:
-        return f"needs {needed} bytes of shared memory a CTA, {arch.name} allows {arch.shared_bytes}"
+        return (
+            f"needs {needed} bytes of shared memory a CTA, {arch.name} allows {arch.shared_bytes}"
+        )
     return None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache
 
 
 def expand(pattern: str) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def expand(pattern: str) -> tuple[str, ...]:
     raise ValueError(f"'{{' without '}}' in {pattern!r}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile("|".join(fnmatch.translate(text) for text in expand(pattern)))
 

@@ -9,7 +9,14 @@ from typing import TextIO, cast
 
 from ninja.ninja_syntax import Writer
 
-from build_tools.folders import cubin_path, depfile_path, failure_path, kernel_path, log_path, record_path
+from build_tools.folders import (
+    cubin_path,
+    depfile_path,
+    failure_path,
+    kernel_path,
+    log_path,
+    record_path,
+)
 from build_tools.plan import Planned
 
 NVCC_FLAGS = ("-cubin", "-std=c++17", "-O3", "-Werror", "all-warnings", "-Xptxas", "-v")
@@ -42,9 +49,9 @@ def ninja_text(planned: Sequence[Planned], programs: Programs) -> str:
     writer.variable("builddir", ".")
     flags = " ".join(NVCC_FLAGS)
     command = (
-        f"{_quoted(programs.python)} -I -S {_quoted(programs.edge_script)} $name $out $spill $depfile "
-        f"$log $record $failure -- {_quoted(programs.nvcc)} -ccbin {programs.host_compiler} {flags} "
-        "$gencode $in"
+        f"{_quoted(programs.python)} -I -S {_quoted(programs.edge_script)} $name $out "
+        "$spill $depfile $log $record $failure "
+        f"-- {_quoted(programs.nvcc)} -ccbin {programs.host_compiler} {flags} $gencode $in"
     )
     writer.comment(f"compiler {programs.digest}")
     writer.rule(

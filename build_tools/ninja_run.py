@@ -75,9 +75,7 @@ def remove_stale(work: WorkFolder, known: frozenset[str]) -> int:
     return len(stale)
 
 
-def run_ninja(
-    work: WorkFolder, planned: Sequence[Planned], jobs: int, report: Report
-) -> Compiled:
+def run_ninja(work: WorkFolder, planned: Sequence[Planned], jobs: int, report: Report) -> Compiled:
     """Build what is out of date.
 
     Raises: CompileError, SpillError, DiskError with a fault per variant; InterruptedBuildError.
@@ -119,7 +117,9 @@ def _execute(root: Path, jobs: int, report: Report) -> tuple[int, list[str]]:
     except BaseException as error:
         _stop(process)
         if isinstance(error, KeyboardInterrupt):
-            raise InterruptedBuildError.of("build", "interrupted; what was finished is kept") from error
+            raise InterruptedBuildError.of(
+                "build", "interrupted; what was finished is kept"
+            ) from error
         raise
 
 

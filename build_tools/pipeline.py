@@ -30,7 +30,9 @@ STAGES = ("plan", "render", "ninja", "cubins", "wheel")
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """What does not depend on the arch. output: folder for wheels; work folders are `<work>/<arch>`."""
+    """What does not depend on the arch. output: folder for wheels; work folders are
+    `<work>/<arch>`.
+    """
 
     sources: Sources
     toolchain: Toolchain | None  # None where no stage compiles
@@ -45,14 +47,16 @@ def build_arch(request: BuildRequest, plan: ArchPlan, notes: Notes) -> WheelResu
     """Run the stages up to `request.until`. Raises: BuildError of the stage that fails."""
     started = time.monotonic()
     work = WorkFolder(request.work / plan.arch.name)
-    with locked(work, lambda: notes.say(f"{plan.arch.name}: waiting for another build in {work.root}")):
+    with locked(
+        work, lambda: notes.say(f"{plan.arch.name}: waiting for another build in {work.root}")
+    ):
         sources = render_sources(request.sources.templates, plan.build)
         written = write_sources(work, sources)
         notes.detail(f"{plan.arch.name}: {len(sources)} sources, {written} written")
         if request.until == "render" or request.toolchain is None:
             notes.say(f"{plan.arch.name}: {len(plan.build)} sources rendered in {work.source}")
             return None
-        write_if_changed(work.ninja_file, _ninja_text(work, plan, request.toolchain))
+        write_if_changed(work.ninja_file, _ninja_text(plan, request.toolchain))
         if request.until == "ninja":
             notes.say(f"{plan.arch.name}: {work.ninja_file} has {len(plan.build)} edges")
             return None
@@ -83,7 +87,7 @@ def _compile(
     return compiled, collect_facts(work, plan.build)
 
 
-def _ninja_text(work: WorkFolder, plan: ArchPlan, toolchain: Toolchain) -> str:
+def _ninja_text(plan: ArchPlan, toolchain: Toolchain) -> str:
     programs = Programs(
         python=sys.executable,
         edge_script=str(Path(package_file).with_name("compile_edge.py").resolve()),

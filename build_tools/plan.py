@@ -1,4 +1,6 @@
-"""Specs x archs -> the variants to build, and every other one with the reason why not. Pure and sorted."""
+"""Specs x archs -> the variants to build, and every other one with the reason why not. Pure and
+sorted.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ class ArchPlan:
 def make_plan(
     specs: Specs, archs: Sequence[Arch], profile: str, select: Sequence[str] = ()
 ) -> tuple[ArchPlan, ...]:
-    """One plan per arch, by capability. Raises: UsageError for an unknown profile or a bad pattern."""
+    """One plan per arch, by capability. Raises: UsageError for an unknown profile or a bad
+    pattern.
+    """
     chosen = specs.profile(profile)
     if chosen is None:
         known = [p.name for p in specs.profiles]

@@ -48,7 +48,9 @@ class CompileProgress:
             return
         if self._notes.stream.isatty():
             if self._bar is None:
-                self._bar = tqdm(total=total, desc=self._label, unit="kernel", file=self._notes.stream)
+                self._bar = tqdm(
+                    total=total, desc=self._label, unit="kernel", file=self._notes.stream
+                )
             self._bar.update(finished - self._bar.n)
             return
         now = time.monotonic()

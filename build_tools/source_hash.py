@@ -1,4 +1,6 @@
-"""Identity of a kernel's source: its rendered text and every header it includes, whatever the target."""
+"""Identity of a kernel's source: its rendered text and every header it includes, whatever the
+target.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,10 @@ def source_sha256(planned: Planned, sources: Mapping[str, str]) -> str:
     token = planned.variant.target.replace("_", "")
     digest = hashlib.sha256()
     for path in sorted(_closure(first, sources)):
-        text = sources[path]
-        if path == first:
-            path, text = _ANY_TARGET, text.replace(token, _ANY_TARGET)
-        digest.update(f"{path}\0{len(text)}\0{text}".encode())
+        is_kernel = path == first
+        text = sources[path].replace(token, _ANY_TARGET) if is_kernel else sources[path]
+        name = _ANY_TARGET if is_kernel else path
+        digest.update(f"{name}\0{len(text)}\0{text}".encode())
     return digest.hexdigest()
 
 

@@ -129,4 +129,3 @@ def _read_spills(reader: NodeReader, node: Node | None) -> tuple[SpillRule, ...]
                 )
             )
     return tuple(rules)
-

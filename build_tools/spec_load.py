@@ -98,7 +98,7 @@ def _read_arch(reader: NodeReader, name: str, key: Node, value: Node) -> Arch | 
     cuda = reader.text(fields["min_cuda"])
     match = _CUDA.fullmatch(cuda)
     if cuda and match is None:
-        reader.fault(fields["min_cuda"], f"{cuda!r} is no toolkit release (example: \"13.0\")")
+        reader.fault(fields["min_cuda"], f'{cuda!r} is no toolkit release (example: "13.0")')
     return Arch(
         name=name,
         target=reader.word(fields["target"], forms, "target"),
@@ -110,7 +110,9 @@ def _read_arch(reader: NodeReader, name: str, key: Node, value: Node) -> Arch | 
     )
 
 
-def _read_profiles(folder: Path, archs: tuple[Arch, ...], faults: list[Fault]) -> tuple[Profile, ...]:
+def _read_profiles(
+    folder: Path, archs: tuple[Arch, ...], faults: list[Fault]
+) -> tuple[Profile, ...]:
     reader, root = _open(folder, PROFILES, faults)
     if root is None:
         return ()

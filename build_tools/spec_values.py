@@ -81,7 +81,8 @@ class Family:
 class Profile:
     """A named subset of variants.
 
-    test_tiers: arch -> tiers whose variants are also built for that arch's target, to be proven there.
+    test_tiers: arch -> tiers whose variants are also built for that arch's target, to be proven
+    there.
     """
 
     name: str

@@ -1,4 +1,6 @@
-"""Is a tile one that its schedule can be made of? The same rules as the kernels' static assertions, at spec time."""
+"""Is a tile one that its schedule can be made of? The same rules as the kernels' static
+assertions, at spec time.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _PITCH_PAD = 4  # elements after a row of partial sums
 def shape_fault(variant: Variant) -> str | None:
     """Why no arch could compile this tile; None if one could."""
     if variant.stages < launch_shape.MIN_DECODE_STAGES:
-        return f"a ring needs at least {launch_shape.MIN_DECODE_STAGES} stages, not {variant.stages}"
+        return (
+            f"a ring needs at least {launch_shape.MIN_DECODE_STAGES} stages, not {variant.stages}"
+        )
     if variant.warps < 1:
         return "at least one warp is needed"
     if variant.cluster is not None:
@@ -54,7 +58,9 @@ def _prefill(v: Variant) -> str | None:
         return f"{v.stages} stages are no multiple of {k_groups} groups of warps along k"
     sums = (k_groups - 1) * v.tile_n * v.tile_m * 4
     output = v.tile_m * (v.tile_n * 2 + _OUTPUT_PAD_BYTES)
-    return _ring_holds(v, sums, "the sums of other groups") or _ring_holds(v, output, "the output tile")
+    return _ring_holds(v, sums, "the sums of other groups") or _ring_holds(
+        v, output, "the output tile"
+    )
 
 
 def _multistage(v: Variant) -> str | None:

@@ -32,7 +32,9 @@ _PROBE_SECONDS = 60
 
 @dataclass(frozen=True)
 class Toolchain:
-    """One usable nvcc. digest: of the compiler's programs, so that another release never passes for it."""
+    """One usable nvcc. digest: of the compiler's programs, so that another release never passes
+    for it.
+    """
 
     nvcc: str
     release: tuple[int, int]

@@ -1,7 +1,7 @@
 """Records of kernels that ran and were right: `specs/validated/*.json`, written by the GPU tests.
 
-    {"capability": "9.0", "device": "...", "driver": "...", "date": "2026-12-01",
-     "sources": {"<variant>": "<source_sha256>", ...}}
+{"capability": "9.0", "device": "...", "driver": "...", "date": "2026-12-01",
+ "sources": {"<variant>": "<source_sha256>", ...}}
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""manifest + cubins -> one data wheel: `py3-none-any`, no host code, the same bytes wherever it is built."""
+"""manifest + cubins -> one data wheel: `py3-none-any`, no host code, the same bytes wherever it is
+built.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,10 @@ ignore-vcs = true
 _README = """\
 # {name}
 
-{count} quantized-GEMM kernels (cubins) for NVIDIA {arch}, compiled with CUDA {cuda}; they need a driver
-from release 580 on. The wheel holds data only. `humming-aot` finds it by its entry point, checks each
-file against `manifest.json`, and refuses it by name where the contract differs (this wheel: `{contract}`).
+{count} quantized-GEMM kernels (cubins) for NVIDIA {arch}, compiled with CUDA {cuda}; they need a
+driver from release 580 on. The wheel holds data only. `humming-aot` finds it by its entry point,
+checks each file against `manifest.json`, and refuses it by name where the contract differs (this
+wheel: `{contract}`).
 
     pip install humming-aot {name}
     humming list
@@ -79,7 +82,9 @@ def wheel_file_name(manifest: Manifest) -> str:
     return f"{import_name(manifest)}-{manifest.version}-py3-none-any.whl"
 
 
-def build_wheel(work: WorkFolder, manifest: Manifest, folder: Path, license_text: str) -> WheelResult:
+def build_wheel(
+    work: WorkFolder, manifest: Manifest, folder: Path, license_text: str
+) -> WheelResult:
     """Write the wheel into `folder` unless it holds just this one already. Raises: DiskError."""
     path = folder / wheel_file_name(manifest)
     key = _key(manifest, license_text)
@@ -143,7 +148,9 @@ def _known(work: WorkFolder, path: Path, key: str) -> WheelResult | None:
     try:
         record = json.loads(work.wheel_record.read_text(encoding="utf-8"))
         size = path.stat().st_size
-        if (record["key"], record["size_bytes"]) != (key, size) or sha256_file(path) != record["sha256"]:
+        if (record["key"], record["size_bytes"]) != (key, size) or sha256_file(path) != record[
+            "sha256"
+        ]:
             return None
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -1,6 +1,7 @@
 """YAML with a place for every value: nothing is converted behind the author's back.
 
-`NodeReader` walks the composed node tree (PyYAML keeps line and column of every node), collects all faults and
+`NodeReader` walks the composed node tree (PyYAML keeps line and column of every node), collects
+all faults and
 returns harmless values in place of faulty ones; the caller raises when `faults` is not empty.
 """
 
@@ -35,7 +36,9 @@ class NodeReader:
             node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark
-            where = self.shown if mark is None else f"{self.shown}:{mark.line + 1}:{mark.column + 1}"
+            where = (
+                self.shown if mark is None else f"{self.shown}:{mark.line + 1}:{mark.column + 1}"
+            )
             self.faults.append(Fault(where, f"not YAML: {error.problem or error.context}"))
             return None
         except (yaml.YAMLError, UnicodeDecodeError) as error:

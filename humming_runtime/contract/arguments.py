@@ -77,7 +77,11 @@ GEMM_FIELDS: tuple[Field, ...] = (
     Field("experts", _I, "moe: number of experts; 0 for dense"),
     Field("top_k", _I, "moe: routed rows per token; 0 for dense"),
     Field("split_k", _I, "CTAs of one cluster that share k (1 = none)"),
-    Field("whole_tiles", _I, "prefill: tiles that one CTA makes alone, a multiple of split_k; the others are shared"),
+    Field(
+        "whole_tiles",
+        _I,
+        "prefill: tiles that one CTA makes alone, a multiple of split_k; the others are shared",
+    ),
     Field("stages", _I, "depth of the shared-memory ring where it is chosen at launch"),
 )
 

@@ -132,7 +132,9 @@ def decode_shape(
     clusters = max(1, min(tiles, ctas // split_k))
     tiles_of_cta = _ceil(tiles, clusters)
     fixed = decode_fixed_bytes(variant, m, k, split_k, tiles_of_cta)
-    wanted = max(MIN_DECODE_STAGES, tiles_of_cta * _ceil(decode_k_share(k, split_k), variant.tile_k))
+    wanted = max(
+        MIN_DECODE_STAGES, tiles_of_cta * _ceil(decode_k_share(k, split_k), variant.tile_k)
+    )
     stages = min(variant.stages, wanted, (budget_bytes - fixed) // stage_bytes(variant))
     if stages < MIN_DECODE_STAGES:
         return None

@@ -52,7 +52,9 @@ class KernelEntry:
     spill_bytes: int
     source_sha256: str  # of the rendered source with its headers
     cost: Cost | None = None
-    validated_on: tuple[str, ...] = ()  # capabilities that ran this very source and target: ("9.0",)
+    validated_on: tuple[
+        str, ...
+    ] = ()  # capabilities that ran this very source and target: ("9.0",)
     validated_as: str | None = None  # another target that ran the same source: "sm_90a"
 
     @cached_property
@@ -90,7 +92,9 @@ def from_json(text: str, place: str) -> Manifest:
         raise ManifestError(f"{place}: not a JSON object")
     version = raw.get("schema_version")
     if version != SCHEMA_VERSION:
-        raise ManifestError(f"{place}: manifest schema {version!r}, this runtime reads {SCHEMA_VERSION}")
+        raise ManifestError(
+            f"{place}: manifest schema {version!r}, this runtime reads {SCHEMA_VERSION}"
+        )
     try:
         kernels = tuple(_kernel(entry) for entry in raw.pop("kernels"))
         return Manifest(kernels=kernels, **raw)
@@ -101,6 +105,8 @@ def from_json(text: str, place: str) -> Manifest:
 def _kernel(raw: dict[str, Any]) -> KernelEntry:
     cost = raw.pop("cost", None)
     validated_on = tuple(raw.pop("validated_on", ()))
-    entry = KernelEntry(cost=None if cost is None else Cost(**cost), validated_on=validated_on, **raw)
+    entry = KernelEntry(
+        cost=None if cost is None else Cost(**cost), validated_on=validated_on, **raw
+    )
     Variant.parse(entry.name)
     return entry

@@ -62,7 +62,14 @@ def tier_of(capability: Capability) -> str:
     major, minor = capability
     if capability == (8, 9):
         return "ada"
-    by_major = {7: "turing", 8: "ampere", 9: "hopper", 10: "blackwell", 11: "blackwell", 12: "blackwell_rtx"}
+    by_major = {
+        7: "turing",
+        8: "ampere",
+        9: "hopper",
+        10: "blackwell",
+        11: "blackwell",
+        12: "blackwell_rtx",
+    }
     if major not in by_major or (major == 7 and minor < 5):
         raise ValueError(f"no tier for capability {major}.{minor} (from 7.5 on)")
     return by_major[major]

@@ -79,7 +79,9 @@ class ScaleScheme:
     def parse(cls, text: str) -> ScaleScheme:
         match = _SCALE.fullmatch(text)
         if match is None:
-            raise VariantNameError(f"{text!r} is no scale scheme; examples: ch, chz, g128f16, g32zbf16")
+            raise VariantNameError(
+                f"{text!r} is no scale scheme; examples: ch, chz, g128f16, g32zbf16"
+            )
         gran, group, dtype = match["gran"], match["group"], match["dtype"]
         block = (int(match["bn"]), int(match["bk"])) if match["bn"] else None
         return cls(
@@ -139,7 +141,9 @@ class Variant:
         """Raises: VariantNameError that names the segment at fault."""
         parts = text.split("_")
         if len(parts) < 11:
-            raise VariantNameError(f"{text!r}: {len(parts)} segments, a variant name has 11 or more")
+            raise VariantNameError(
+                f"{text!r}: {len(parts)} segments, a variant name has 11 or more"
+            )
         op, act, weight, out, scale, layout, schedule, tile, warps, stages, *flags, target = parts
         _one_of(text, "op", op, OPS)
         _one_of(text, "activation", act, ACTIVATIONS)
@@ -162,7 +166,9 @@ class Variant:
             stages=stage_count, flags=tuple(flags), target=f"sm_{target[2:]}",
         )  # fmt: skip
         if str(variant) != text:
-            raise VariantNameError(f"{text!r}: not in canonical form; did you mean {str(variant)!r}")
+            raise VariantNameError(
+                f"{text!r}: not in canonical form; did you mean {str(variant)!r}"
+            )
         return variant
 
 

@@ -13,7 +13,7 @@ if "--version" in sys.argv:
     print("Cuda compilation tools, release {release}, V13.0.88")
     print("Build fake")
     sys.exit(0)
-here = pathlib.Path(__file__).parent
+here = pathlib.Path(__file__).resolve().parent
 if "--dryrun" in sys.argv:
     print("#$ _HERE_=" + str(here))
     print('#$ INCLUDES="-I' + str(here / "include") + '"  ')

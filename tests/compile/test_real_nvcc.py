@@ -1,0 +1,89 @@
+"""Real kernels with the real compiler: every arch, reuse, reproducible bytes, spills."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from build_tools.cli import main
+from build_tools.errors import ToolchainError
+from build_tools.spec_load import load_specs
+from build_tools.toolchain import find_toolchain
+from humming_runtime.contract.arguments import struct_size_bytes
+from humming_runtime.contract.manifest import from_json
+from humming_runtime.discover import Package, read_package
+from humming_runtime.load import read_cubin
+
+
+def _missing() -> str | None:
+    try:
+        find_toolchain(None, [], None)
+    except ToolchainError as error:
+        return str(error)
+    return None
+
+
+MISSING = _missing()
+pytestmark = [
+    pytest.mark.compile,
+    pytest.mark.skipif(MISSING is not None, reason=f"no compiler: {MISSING}"),
+    pytest.mark.xdist_group("nvcc"),
+]
+SPECS = load_specs(__import__("pathlib").Path(__file__).resolve().parents[2] / "specs")
+ONE = "dense_f16_u4_f16_g128f16_frag16_hopper-decode_t8x32x1024_w8r2_s4_sm90a"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The quick profile of every arch. Returns the folder."""
+    folder = tmp_path_factory.mktemp("every_arch")
+    command = ["--arch", "all", "--profile", "quick", "-q"]
+    assert main([*command, "--work", str(folder / "work"), "-o", str(folder / "dist")]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("arch", SPECS.archs, ids=lambda arch: arch.name)
+def test_every_arch_builds_a_wheel_of_kernels_for_its_target(built, arch):
+    number = arch.name.replace("_", "")
+    assert len(list((built / "dist").glob(f"humming_cubins_{number}_cu13-*.whl"))) == 1
+    folder = built / "work" / arch.name
+    manifest = from_json((folder / "manifest.json").read_text(), arch.name)
+    assert manifest.kernels
+    for kernel in manifest.kernels:
+        assert kernel.variant.target == arch.target
+        assert kernel.variant.tier == arch.tier
+        assert kernel.parameter_bytes == struct_size_bytes()
+        assert kernel.spill_bytes == 0
+        assert read_cubin(folder / kernel.file, kernel)
+
+
+def test_the_runtime_reads_what_the_build_wrote(built):
+    for arch in SPECS.archs:
+        assert isinstance(read_package("built", built / "work" / arch.name), Package)
+
+
+def test_a_second_run_compiles_nothing(built, capsys):
+    command = ["--arch", "all", "--profile", "quick"]
+    assert main([*command, "--work", str(built / "work"), "-o", str(built / "dist")]) == 0
+    assert capsys.readouterr().err.count("nothing to do") == len(SPECS.archs)
+
+
+def test_a_cubin_has_the_same_bytes_wherever_it_is_built(built, tmp_path):
+    command = ["--select", ONE, "--until", "cubins", "-q"]
+    assert main([*command, "--work", str(tmp_path / "other place")]) == 0
+    digests = {
+        hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in (
+            built / "work/sm_90/cubins" / f"{ONE}.cubin",
+            tmp_path / "other place/sm_90/cubins" / f"{ONE}.cubin",
+        )
+    }
+    assert len(digests) == 1
+
+
+def test_records_have_the_time_that_each_compilation_took(built):
+    record = json.loads((built / "work/sm_90/records" / f"{ONE}.json").read_text())
+    assert record["milliseconds"] > 0
+    assert record["spill_bytes"] == 0

@@ -1,0 +1,152 @@
+"""Wheels that index servers and installers accept, and that work where nothing else is
+installed.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from base64 import urlsafe_b64encode
+from pathlib import Path
+
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+from build_tools.cubin import read_facts
+from build_tools.facts import BuiltKernel
+from build_tools.folders import WorkFolder, license_file
+from build_tools.manifest_write import make_manifest
+from build_tools.plan import ArchPlan, Planned
+from build_tools.render import render_sources
+from build_tools.spec_load import load_specs
+from build_tools.toolchain import Toolchain
+from build_tools.wheel import build_wheel
+from humming_runtime.contract.variant_name import Variant
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = "dense_bf16_u4_bf16_ch_frag16_hopper-decode_t8x64x1024_w8r4_s4_sm90a"
+CUBIN = ROOT / "tests/unit/build/dense_bf16_ch_decode_sm90a.cubin"
+TOOLCHAIN = Toolchain("nvcc", (13, 0), "Build x", "g++", "here", "0" * 64)
+
+
+@pytest.fixture(scope="module")
+def data_wheel(tmp_path_factory):
+    """A kernel wheel with one real cubin."""
+    folder = tmp_path_factory.mktemp("data")
+    work = WorkFolder(folder / "sm_90")
+    work.cubin(NAME).parent.mkdir(parents=True)
+    work.cubin(NAME).write_bytes(CUBIN.read_bytes())
+    planned = Planned(Variant.parse(NAME), "family", None, None)
+    arch = next(a for a in load_specs(ROOT / "specs").archs if a.name == "sm_90")
+    kernel = BuiltKernel(planned, read_facts(CUBIN.read_bytes()), 0, 1)
+    sources = render_sources(ROOT / "templates", [planned])
+    plan = ArchPlan(arch, "default", (planned,), ())
+    manifest = make_manifest(plan, [kernel], sources, TOOLCHAIN, [])
+    return build_wheel(work, manifest, folder / "dist", license_file().read_text()).path
+
+
+@pytest.fixture(scope="module")
+def runtime_wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runtime")
+    return Path(next(WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])))
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory, data_wheel, runtime_wheel):
+    """An empty environment with both wheels, installed without a network. Returns its bin
+    folder.
+    """
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    install = [python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
+    subprocess.run([*install, runtime_wheel, data_wheel], check=True)
+    return folder / "bin"
+
+
+def run(environment, *command, code=0):
+    clean = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    result = subprocess.run(
+        [environment / command[0], *command[1:]],
+        check=False,
+        env=clean,
+        cwd="/",
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == code, result.stderr
+    return result.stdout
+
+
+@pytest.mark.parametrize("wheel", ["data_wheel", "runtime_wheel"])
+def test_index_servers_accept_it(wheel, request):
+    path = request.getfixturevalue(wheel)
+    subprocess.run([sys.executable, "-m", "twine", "check", "--strict", path], check=True)
+    # One distribution of two packages; a builder carries the licence for the wheels it makes.
+    ignored = ["--ignore", "W002,W009"] if wheel == "runtime_wheel" else []
+    program = Path(sys.executable).with_name("check-wheel-contents")
+    subprocess.run([program, *ignored, path], check=True)
+
+
+@pytest.mark.parametrize("wheel", ["data_wheel", "runtime_wheel"])
+def test_its_record_has_every_file_with_its_hash(wheel, request):
+    with zipfile.ZipFile(request.getfixturevalue(wheel)) as archive:
+        (record,) = [name for name in archive.namelist() if name.endswith(".dist-info/RECORD")]
+        rows = {row[0]: row[1] for row in csv.reader(archive.read(record).decode().splitlines())}
+        assert set(rows) == set(archive.namelist())
+        for name in set(rows) - {record}:
+            digest = urlsafe_b64encode(hashlib.sha256(archive.read(name)).digest()).decode()
+            assert rows[name] == "sha256=" + digest.rstrip("=")
+
+
+def test_a_kernel_wheel_holds_data_licence_and_entry_point(data_wheel):
+    assert data_wheel.name == "humming_cubins_sm90_cu13-0.1.0-py3-none-any.whl"
+    with zipfile.ZipFile(data_wheel) as archive:
+        names = archive.namelist()
+        metadata = next(name for name in names if name.endswith("METADATA"))
+        points = next(name for name in names if name.endswith("entry_points.txt"))
+        assert "Metadata-Version: 2.4" in archive.read(metadata).decode()
+        assert "[humming.cubins]\nsm_90 = humming_cubins_sm90_cu13" in archive.read(points).decode()
+        assert f"humming_cubins_sm90_cu13/cubins/{NAME}.cubin" in names
+        assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_the_runtime_lists_kernels_without_torch_or_gpu(environment):
+    assert run(environment, "humming", "list", "--names").split() == [NAME]
+    problem = ["--m", "1", "--n", "64", "--k", "128", "--format", "bf16_u4_ch"]
+    explained = run(environment, "humming", "explain", *problem, "--capability", "9.0")
+    assert NAME in explained
+
+
+@pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="this machine has a driver")
+def test_doctor_says_that_there_is_no_driver(environment):
+    assert "humming-cubins-sm90-cu13" in run(environment, "humming", "doctor", code=11)
+
+
+def test_the_schema_and_the_builders_sources_are_installed(environment):
+    (site,) = (environment.parent / "lib").glob("python3*/site-packages")
+    assert (site / "humming_runtime/contract/manifest.schema.json").is_file()
+    assert (site / "build_tools/sources/specs/archs.yaml").is_file()
+    assert (site / "build_tools/sources/templates/kernels/dense_decode.cu.j2").is_file()
+    assert (site / "build_tools/sources/LICENSE").is_file()
+
+
+def test_an_installed_builder_uses_the_sources_it_carries(environment, tmp_path):
+    """Its dependencies come from this environment; it runs where no checkout is."""
+    (site,) = (environment.parent / "lib").glob("python3*/site-packages")
+    ours = os.pathsep.join([str(site), *(p for p in sys.path if p.endswith("site-packages"))])
+    result = subprocess.run(
+        [sys.executable, "-S", "-m", "build_tools.cli", "--until", "render", "--select", NAME],
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": ours},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "build/sm_90/src/kernels" / f"{NAME}.cu").is_file()
