@@ -32,10 +32,10 @@ wheel: $(VENV)/.build
 	$(BIN)/humming-build --arch '$(ARCH)' --profile '$(PROFILE)' -o '$(OUTPUT)'
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m 'not gpu' -n auto
+	$(BIN)/python -m pytest -m 'not gpu' -n auto --dist loadgroup
 
 test-fast: $(VENV)/.dev
-	$(BIN)/python -m pytest -m 'not gpu and not compile' -n auto
+	$(BIN)/python -m pytest -m 'not gpu and not compile' -n auto --dist loadgroup
 
 test-gpu: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/gpu -m gpu

@@ -193,8 +193,17 @@ def main(argv: list[str]) -> int:
     """Parse the fixed order of arguments."""
     end = argv.index("--")
     name, output, allowed, depfile, log, record, failure = argv[:end]
-    paths = [Path(text) for text in (depfile, log, record, failure)]
-    return run(Edge(name, Path(output), int(allowed), *paths, tuple(argv[end + 1 :])))
+    edge = Edge(
+        name=name,
+        output=Path(output),
+        allowed_spill_bytes=int(allowed),
+        depfile=Path(depfile),
+        log=Path(log),
+        record=Path(record),
+        failure=Path(failure),
+        command=tuple(argv[end + 1 :]),
+    )
+    return run(edge)
 
 
 if __name__ == "__main__":

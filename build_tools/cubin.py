@@ -8,6 +8,7 @@ import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
@@ -108,7 +109,7 @@ def mismatches(facts: CubinFacts, planned: Planned) -> list[str]:
 
 
 def _symbols(elf: ELFFile) -> tuple[str, ...]:
-    table = elf.get_section_by_name(".symtab")
+    table: Any = elf.get_section_by_name(".symtab")
     if table is None:
         return ()
     return tuple(
@@ -122,7 +123,7 @@ def _symbols(elf: ELFFile) -> tuple[str, ...]:
 
 
 def _capability(elf: ELFFile) -> tuple[int, int]:
-    flags = elf.header["e_flags"]
+    flags = int(elf.header["e_flags"])
     is_cuda_13 = elf.header["e_ident"]["EI_ABIVERSION"] >= _CUDA_13_ABI
     return divmod(flags >> 8 & 0xFF if is_cuda_13 else flags & 0xFF, 10)
 

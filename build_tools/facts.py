@@ -68,4 +68,5 @@ def _facts(work: WorkFolder, name: str) -> CubinFacts:
 
 def _from_json(raw: dict[str, Any]) -> CubinFacts:
     tuples = ("symbols", "capability", "parameter_bytes")
-    return CubinFacts(**{key: tuple(v) if key in tuples else v for key, v in raw.items()})
+    fields: dict[str, Any] = {key: tuple(v) if key in tuples else v for key, v in raw.items()}
+    return CubinFacts(**fields)

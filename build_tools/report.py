@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 from tqdm import tqdm
 
@@ -39,7 +39,7 @@ class CompileProgress:
     def __init__(self, label: str, notes: Notes) -> None:
         self._label = label
         self._notes = notes
-        self._bar: tqdm[object] | None = None
+        self._bar: tqdm[Any] | None = None
         self._last_line = time.monotonic()
         self._started = self._last_line
 
@@ -47,11 +47,12 @@ class CompileProgress:
         if self._notes.verbosity < 0:
             return
         if self._notes.stream.isatty():
-            if self._bar is None:
-                self._bar = tqdm(
+            bar = self._bar
+            if bar is None:
+                bar = self._bar = tqdm(
                     total=total, desc=self._label, unit="kernel", file=self._notes.stream
                 )
-            self._bar.update(finished - self._bar.n)
+            bar.update(finished - bar.n)
             return
         now = time.monotonic()
         if now - self._last_line >= _SECONDS_BETWEEN_LINES or finished == total:
