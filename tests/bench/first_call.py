@@ -86,7 +86,9 @@ def main() -> None:
     if arguments.child:
         print(json.dumps(ours_ms() if arguments.child == "ours" else peer_ms()))
         return
-    found = {"shape": f"m {M} n {N} k {K}", "ours": medians("ours", RUNS)}
+    from tests.bench.machine import machine_facts
+
+    found = {**machine_facts(), "shape": f"m {M} n {N} k {K}", "ours": medians("ours", RUNS)}
     if arguments.peer:
         found["peer"] = medians("peer", 1)
     text = json.dumps(found, indent=1)

@@ -10,9 +10,7 @@ power within 50 ms of large products. Ratios are of one run; results are checked
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import json
-import re
 import statistics
 import time
 from collections.abc import Callable
@@ -24,6 +22,7 @@ import torch
 
 from humming_runtime.torch_layer import PackedWeight, matmul
 from tests.bench.cold_timing import copies_for, graph_us, read_bandwidth_gbps
+from tests.bench.machine import machine_facts
 from tests.bench.peer_layer import PeerLayer
 from tests.bench.random_layer import clones, dequantized, random_packed
 from tests.bench.shapes import ROWS, SHAPES
@@ -134,20 +133,10 @@ def facts(form: str) -> dict[str, object]:
     """Where and when."""
     return {
         "format": form,
-        "device": torch.cuda.get_device_name(0),
-        "driver": _driver_release(),
-        "torch": torch.__version__,
-        "date": dt.datetime.now(tz=dt.timezone.utc).date().isoformat(),
+        **machine_facts(),
         "read_gbps": round(read_bandwidth_gbps()),
         "method": "cold L2, CUDA graph over copies, median of replays, three rounds in turn",
     }
-
-
-def _driver_release() -> str:
-    """`580.159.04` from the kernel module's own line."""
-    text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
-    found = re.search(r"\b\d{3}\.\d+(\.\d+)?\b", text)
-    return found[0] if found else text.partition("\n")[0]
 
 
 def to_markdown(head: dict[str, object], cells: list[Cell]) -> str:
