@@ -1,9 +1,8 @@
 """What the user may write after --arch -> rows of the arch table.
 
 `sm_90 sm90 90 9.0` and a target form that exists (`sm_90a`, `9.0a`) all mean sm_90; lists are
-split by `,` `;` or
-space; `all` is every row. Nothing is dropped: an unknown word, an empty one or `+PTX` is a fault
-with its reason.
+split by `,` `;` or space; `all` is every row. Nothing is dropped: an unknown word, an empty one or
+`+PTX` is a fault with its reason.
 """
 
 from __future__ import annotations

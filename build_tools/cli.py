@@ -16,9 +16,10 @@ from build_tools.folders import find_sources
 from build_tools.pipeline import STAGES, BuildRequest, build_arch
 from build_tools.plan import ArchPlan, make_plan, require_work
 from build_tools.report import Notes
-from build_tools.spec_load import load_specs
+from build_tools.spec_load import every_variant, load_specs
 from build_tools.toolchain import find_toolchain
 from build_tools.validation import read_validated
+from build_tools.wheel import require_epoch
 from humming_runtime.contract.exit_codes import BuildExit
 
 _EXIT_CODES = """\b
@@ -114,13 +115,15 @@ def command(  # the options of the contract
         notes.say(f"{plan.arch.name}: profile {profile}, {counts}")
     if until == "plan":
         return
+    require_epoch()
     toolchain = None
     if until != "render":
         cache = work / "toolchain.json"
         toolchain = find_toolchain(nvcc, [plan.arch for plan in plans], cache)
         notes.detail(f"nvcc: {toolchain.nvcc} (CUDA {toolchain.cuda})")
     records = read_validated(sources.specs)
-    request = BuildRequest(sources, toolchain, records, until, jobs, work, output)
+    known = frozenset(str(variant) for variant in every_variant(specs))
+    request = BuildRequest(sources, toolchain, records, known, until, jobs, work, output)
     _build_all(request, plans, notes)
 
 
@@ -165,7 +168,9 @@ def _reasons(plans: Sequence[ArchPlan], name: str) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point: one exit code per cause; a user's mistake shows no traceback, a bug does."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays what it is
+            signal.signal(number, signal.default_int_handler)
     try:
         command.main(args=argv, prog_name="humming-build", standalone_mode=False)
     except BuildError as error:

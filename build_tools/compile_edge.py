@@ -1,13 +1,10 @@
 """One compilation, as ninja runs it: a cubin appears whole, checked and renamed, or not at all.
 
-Runs alone (`python -I -S compile_edge.py ...`), so it uses only the standard library and starts
-fast.
-nvcc writes to a temporary folder of its own: an orphan of a killed run can never touch an output,
-and
-nvcc's exit code 0 on a full disk is not believed. Working directory: the arch's work folder.
+Runs alone (`python -I -S compile_edge.py ...`): it uses only the standard library and starts fast.
+nvcc writes to a temporary folder of its own, so an orphan of a killed run never touches an output,
+and nvcc's exit code 0 on a full disk is not believed. Working directory: the arch's work folder.
 
-    compile_edge.py NAME OUTPUT ALLOWED_SPILL_BYTES DEPFILE LOG RECORD FAILURE -- NVCC ARGUMENTS...
-    SOURCE
+    compile_edge.py NAME OUTPUT ALLOWED_SPILL_BYTES DEPFILE LOG RECORD FAILURE -- NVCC ... SOURCE
 """
 
 from __future__ import annotations

@@ -20,9 +20,7 @@ def family_variants(family: Family, tier: str, target: str) -> Iterator[Variant]
 
 
 def with_zero_point(scale: ScaleScheme, zero_point: ZeroPoint, activation: str) -> ScaleScheme:
-    """The full scheme: group scales have the activation's dtype, channel scales are run-time
-    fp32.
-    """
+    """The full scheme: group scales have the activation's dtype, channel scales none (fp32)."""
     return ScaleScheme(
         granularity=scale.granularity,
         group_size=scale.group_size,

@@ -1,6 +1,4 @@
-"""What a stage reports: faults collected into one exception, one class and one exit code per
-cause.
-"""
+"""What a stage reports: its faults in one exception, one class and one exit code per cause."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ class Fault:
 
 
 class BuildError(Exception):
-    """Every fault of a stage. Subclasses name the cause; `exit_code` is what the process
-    returns.
-    """
+    """Every fault of a stage. Subclasses name the cause and what the process returns."""
 
     exit_code: ClassVar[BuildExit] = BuildExit.BUG
 

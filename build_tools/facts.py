@@ -1,6 +1,4 @@
-"""Facts of every cubin of a plan, read once per file; a cubin that is not what was planned is
-removed.
-"""
+"""Facts of every cubin of a plan, read once a file; one that is not what was planned is removed."""
 
 from __future__ import annotations
 

@@ -45,9 +45,7 @@ def license_file() -> Path:
 
 @dataclass(frozen=True)
 class WorkFolder:
-    """`build/<arch>/`; names under it are relative, so that outputs do not depend on where it
-    is.
-    """
+    """`build/<arch>/`; names under it are relative: outputs do not depend on where it is."""
 
     root: Path
 

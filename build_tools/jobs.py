@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 JOB_MEMORY_BYTES = 300 << 20
 """What one nvcc of this project needs at most (measured)."""
 _CGROUP = Path("/sys/fs/cgroup")
+_OWN_CGROUPS = Path("/proc/self/cgroup")
+_MEMORY_FILES = (
+    ("memory.max", "memory.current", "inactive_file"),  # v2
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),  # v1
+)
+_NO_LIMIT_BYTES = 1 << 60
+"""v1 has a number near 2^63 where there is no limit."""
 
 
 @dataclass(frozen=True)
@@ -52,23 +60,50 @@ def _free_bytes() -> int | None:
 
 
 def _quota_cores() -> float | None:
-    words = _read(_CGROUP / "cpu.max").split()
+    """Cores of the tightest quota among the process's own cgroup and its parents."""
+    quotas = (_quota_of(folder) for folder in _cgroups("cpu"))
+    return min((quota for quota in quotas if quota is not None), default=None)
+
+
+def _quota_of(folder: Path) -> float | None:
+    words = _read(folder / "cpu.max").split()
     if len(words) == 2 and words[0] != "max":
         return int(words[0]) / int(words[1])
-    quota = _number(_CGROUP / "cpu" / "cpu.cfs_quota_us")
-    period = _number(_CGROUP / "cpu" / "cpu.cfs_period_us")
+    quota = _number(folder / "cpu.cfs_quota_us")
+    period = _number(folder / "cpu.cfs_period_us")
     return quota / period if quota and period and quota > 0 else None
 
 
 def _limit_bytes() -> int | None:
-    """Memory that the cgroup leaves."""
-    limit = _number(_CGROUP / "memory.max")
-    if limit is not None:
-        return limit - (_number(_CGROUP / "memory.current") or 0)
-    limit = _number(_CGROUP / "memory" / "memory.limit_in_bytes")
-    if limit is None or limit >= 1 << 60:
-        return None
-    return limit - (_number(_CGROUP / "memory" / "memory.usage_in_bytes") or 0)
+    """Memory that the process's own cgroup and its parents leave."""
+    limits = (_room_of(folder) for folder in _cgroups("memory"))
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _room_of(folder: Path) -> int | None:
+    """Limit less what is in use and is no file cache that the kernel gives up when asked."""
+    for limit_name, used_name, cache_name in _MEMORY_FILES:
+        limit = _number(folder / limit_name)
+        if limit is not None and limit < _NO_LIMIT_BYTES:
+            used = _number(folder / used_name) or 0
+            lines = (line.split() for line in _read(folder / "memory.stat").splitlines())
+            cached = next((int(words[1]) for words in lines if words[0] == cache_name), 0)
+            return limit - max(0, used - cached)
+    return None
+
+
+def _cgroups(controller: str) -> Iterator[Path]:
+    """Folders of the process's own cgroup and of its parents (v2, or v1's `controller`)."""
+    for line in _read(_OWN_CGROUPS).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        mount = _CGROUP / controller if controllers else _CGROUP
+        folder = mount / path.lstrip("/")
+        yield folder
+        while folder != mount:
+            folder = folder.parent
+            yield folder
 
 
 def _number(path: Path) -> int | None:

@@ -7,8 +7,7 @@ from humming_runtime.contract import launch_shape
 from humming_runtime.contract.variant_name import Variant
 
 STATIC_SHARED_BYTES = 1024
-"""Upper bound of a kernel's static shared memory (barriers); the cubin's facts are checked against
-it."""
+"""Most static shared memory of a kernel (barriers); the cubin's facts are checked against it."""
 
 _SCHEDULE_FEATURES = {"decode": ("tma",), "prefill": ("tma", "wgmma"), "multistage": ()}
 _A_TARGET_FEATURES = ("wgmma",)

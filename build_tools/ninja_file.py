@@ -67,7 +67,8 @@ def ninja_text(planned: Sequence[Planned], programs: Programs) -> str:
             cubin_path(name),
             "cubin",
             kernel_path(name),
-            implicit=[_escaped(programs.edge_script)],
+            implicit=[programs.edge_script.replace("$", "$$")],  # the writer escapes the rest
+            implicit_outputs=[record_path(name)],
             variables={
                 "name": name,
                 "spill": str(item.allowed_spill_bytes or 0),
@@ -84,7 +85,3 @@ def ninja_text(planned: Sequence[Planned], programs: Programs) -> str:
 
 def _quoted(path: str) -> str:
     return "'" + path.replace("'", "'\\''").replace("$", "$$") + "'"
-
-
-def _escaped(path: str) -> str:
-    return path.replace("$", "$$").replace(" ", "$ ").replace(":", "$:")

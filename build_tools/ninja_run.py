@@ -49,8 +49,11 @@ class Compiled:
 
 
 @contextlib.contextmanager
-def locked(work: WorkFolder, waiting: Callable[[], None]) -> Iterator[None]:
-    """One build at a time in a folder; the lock goes with the process. Raises: DiskError."""
+def locked(work: WorkFolder, waiting: Callable[[], None]) -> Iterator[int]:
+    """One build at a time in a folder. Raises: DiskError.
+
+    Yields the lock's descriptor for the processes that write there: it goes with the last one.
+    """
     try:
         work.root.mkdir(parents=True, exist_ok=True)
         stream = work.lock.open("w")
@@ -62,7 +65,7 @@ def locked(work: WorkFolder, waiting: Callable[[], None]) -> Iterator[None]:
         except BlockingIOError:
             waiting()
             fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
+        yield stream.fileno()
 
 
 def remove_stale(work: WorkFolder, known: frozenset[str]) -> int:
@@ -75,15 +78,17 @@ def remove_stale(work: WorkFolder, known: frozenset[str]) -> int:
     return len(stale)
 
 
-def run_ninja(work: WorkFolder, planned: Sequence[Planned], jobs: int, report: Report) -> Compiled:
-    """Build what is out of date.
+def run_ninja(
+    work: WorkFolder, planned: Sequence[Planned], jobs: int, report: Report, lock: int
+) -> Compiled:
+    """Build what is out of date. lock: descriptor that ninja and its compilers keep open.
 
     Raises: CompileError, SpillError, DiskError with a fault per variant; InterruptedBuildError.
     """
     before = {item.name: _stamp(work.cubin(item.name)) for item in planned}
     for item in planned:
         work.failure(item.name).unlink(missing_ok=True)
-    code, last_lines = _execute(work.root, jobs, report)
+    code, last_lines = _execute(work.root, jobs, report, lock)
     after = {item.name: _stamp(work.cubin(item.name)) for item in planned}
     if code:
         raise _failure(work, planned, last_lines)
@@ -91,7 +96,7 @@ def run_ninja(work: WorkFolder, planned: Sequence[Planned], jobs: int, report: R
     return Compiled(built, tuple(name for name in after if after[name] == before[name]))
 
 
-def _execute(root: Path, jobs: int, report: Report) -> tuple[int, list[str]]:
+def _execute(root: Path, jobs: int, report: Report, lock: int) -> tuple[int, list[str]]:
     """Returns the exit code and the last lines of ninja that were no status."""
     argv = [str(Path(ninja.BIN_DIR) / "ninja"), "-j", str(jobs), *_KEEP_GOING]
     environment = {**os.environ, "NINJA_STATUS": _STATUS}
@@ -103,6 +108,7 @@ def _execute(root: Path, jobs: int, report: Report) -> tuple[int, list[str]]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        pass_fds=(lock,),
     )
     other: list[str] = []
     try:

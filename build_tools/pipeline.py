@@ -30,17 +30,16 @@ STAGES = ("plan", "render", "ninja", "cubins", "wheel")
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """What does not depend on the arch. output: folder for wheels; work folders are
-    `<work>/<arch>`.
-    """
+    """What does not depend on the arch; an arch's work folder is `<work>/<arch>`."""
 
     sources: Sources
     toolchain: Toolchain | None  # None where no stage compiles
     records: tuple[Validated, ...]
+    known: frozenset[str]  # every variant that the specs name, whatever the profile
     until: str
     jobs: int | None
     work: Path
-    output: Path
+    output: Path  # folder for wheels
 
 
 def build_arch(request: BuildRequest, plan: ArchPlan, notes: Notes) -> WheelResult | None:
@@ -49,7 +48,7 @@ def build_arch(request: BuildRequest, plan: ArchPlan, notes: Notes) -> WheelResu
     work = WorkFolder(request.work / plan.arch.name)
     with locked(
         work, lambda: notes.say(f"{plan.arch.name}: waiting for another build in {work.root}")
-    ):
+    ) as lock:
         sources = render_sources(request.sources.templates, plan.build)
         written = write_sources(work, sources)
         notes.detail(f"{plan.arch.name}: {len(sources)} sources, {written} written")
@@ -60,7 +59,7 @@ def build_arch(request: BuildRequest, plan: ArchPlan, notes: Notes) -> WheelResu
         if request.until == "ninja":
             notes.say(f"{plan.arch.name}: {work.ninja_file} has {len(plan.build)} edges")
             return None
-        compiled, kernels = _compile(work, plan, request.jobs, notes)
+        compiled, kernels = _compile(work, plan, request, lock, notes)
         manifest = make_manifest(plan, kernels, sources, request.toolchain, request.records)
         write_if_changed(work.manifest, to_json(manifest))
         wheel = None
@@ -72,16 +71,15 @@ def build_arch(request: BuildRequest, plan: ArchPlan, notes: Notes) -> WheelResu
 
 
 def _compile(
-    work: WorkFolder, plan: ArchPlan, jobs: int | None, notes: Notes
+    work: WorkFolder, plan: ArchPlan, request: BuildRequest, lock: int, notes: Notes
 ) -> tuple[Compiled, tuple[BuiltKernel, ...]]:
-    known = frozenset([item.name for item in plan.build] + [item.name for item in plan.skipped])
-    removed = remove_stale(work, known)
+    removed = remove_stale(work, request.known)
     if removed:
         notes.detail(f"{plan.arch.name}: {removed} stale outputs removed")
-    count = plan_jobs(this_machine(), jobs)
+    count = plan_jobs(this_machine(), request.jobs)
     progress = CompileProgress(plan.arch.name, notes)
     try:
-        compiled = run_ninja(work, plan.build, count, progress)
+        compiled = run_ninja(work, plan.build, count, progress, lock)
     finally:
         progress.close()
     return compiled, collect_facts(work, plan.build)

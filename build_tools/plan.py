@@ -1,6 +1,4 @@
-"""Specs x archs -> the variants to build, and every other one with the reason why not. Pure and
-sorted.
-"""
+"""Specs x archs -> the variants to build, and each other one with its reason. Pure and sorted."""
 
 from __future__ import annotations
 
@@ -51,9 +49,7 @@ class ArchPlan:
 def make_plan(
     specs: Specs, archs: Sequence[Arch], profile: str, select: Sequence[str] = ()
 ) -> tuple[ArchPlan, ...]:
-    """One plan per arch, by capability. Raises: UsageError for an unknown profile or a bad
-    pattern.
-    """
+    """One plan per arch, by capability. Raises: UsageError for a profile or pattern at fault."""
     chosen = specs.profile(profile)
     if chosen is None:
         known = [p.name for p in specs.profiles]
@@ -69,7 +65,7 @@ def make_plan(
 
 
 def require_work(plans: Sequence[ArchPlan], select: Sequence[str]) -> None:
-    """Raises: NothingToBuildError that names every arch without a variant."""
+    """Raises: NothingToBuildError that names every arch and every pattern without a variant."""
     faults = []
     for plan in plans:
         if not plan.build:
@@ -78,6 +74,12 @@ def require_work(plans: Sequence[ArchPlan], select: Sequence[str]) -> None:
                 what += f" that matches {' or '.join(repr(s) for s in select)}"
             hint = f"humming-build --arch {plan.arch.name} --profile {plan.profile} --list"
             faults.append(Fault(plan.arch.name, what, hint if select else None))
+    names = [item.name for plan in plans for item in plan.build]
+    faults += [
+        Fault("--select", f"{pattern!r} matches none of the variants to build")
+        for pattern in select
+        if names and not any(name_glob.matches(pattern, name) for name in names)
+    ]
     if faults:
         raise NothingToBuildError(faults)
 

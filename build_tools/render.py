@@ -35,9 +35,7 @@ def template_of(variant: Variant) -> str:
 
 
 def render_sources(templates: Path, planned: Sequence[Planned]) -> dict[str, str]:
-    """Every file of `src/` by its path relative to the work folder. Raises: SpecError with all
-    faults.
-    """
+    """Every file of `src/` by its path in the work folder. Raises: SpecError with all faults."""
     environment = make_environment(templates)
     faults: dict[str, Fault] = {}
     out: dict[str, str] = {}
@@ -72,9 +70,7 @@ def component_files(templates: Path) -> list[str]:
 
 
 def write_sources(work: WorkFolder, sources: dict[str, str]) -> int:
-    """Write what changed and remove headers that no template makes. Returns the number of files
-    written.
-    """
+    """Write what changed; remove headers that no template makes. Returns the files written."""
     written = sum(write_if_changed(work.root / path, text) for path, text in sources.items())
     for path in (work.source / "components").rglob("*.cuh"):
         if path.relative_to(work.root).as_posix() not in sources:

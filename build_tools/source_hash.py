@@ -1,6 +1,4 @@
-"""Identity of a kernel's source: its rendered text and every header it includes, whatever the
-target.
-"""
+"""Identity of a kernel's source, whatever the target: its text and every header it includes."""
 
 from __future__ import annotations
 

@@ -45,6 +45,7 @@ def read_family(reader: NodeReader, root: Node) -> Family | None:
         tiles=_read_tiles(reader, fields["tiles"]),
         exceptions=_read_exceptions(reader, fields.get("exceptions")),
         spills=_read_spills(reader, fields.get("spills")),
+        place=reader.place(root),
     )
     return family if len(reader.faults) == before and _check_tiles(reader, family) else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from yaml.nodes import Node
@@ -52,7 +53,7 @@ def load_specs(folder: Path) -> Specs:
     costs = _read_costs(folder, faults)
     specs = Specs(archs, tuple(families), profiles, costs)
     if not faults:
-        faults += _dead_patterns(specs)
+        faults += [*_double_variants(families), *_dead_patterns(specs)]
     if faults:
         raise SpecError(faults)
     return specs
@@ -93,7 +94,7 @@ def _read_arch(reader: NodeReader, name: str, key: Node, value: Node) -> Arch | 
         return None
     forms = reader.texts(fields["forms"]) if "forms" in fields else (name,)
     for form in forms:
-        if form.rstrip("af") != name:
+        if not re.fullmatch(f"{name}[af]?", form):
             reader.fault(fields["forms"], f"{form!r} is no target of {name} (example: {name}a)")
     cuda = reader.text(fields["min_cuda"])
     match = _CUDA.fullmatch(cuda)
@@ -161,6 +162,22 @@ def _read_costs(folder: Path, faults: list[Fault]) -> tuple[CostRule, ...]:
             pattern = reader.pattern(fields["match"])
             rules.append(CostRule(pattern, cost, reader.place(item)))
     return tuple(rules)
+
+
+def _double_variants(families: Sequence[Family]) -> list[Fault]:
+    """Families that have a variant in common: one name is one kernel."""
+    first: dict[str, Family] = {}
+    faults = []
+    for family in families:
+        tiers = sorted({tile.tier for tile in family.tiles})
+        names = [str(v) for tier in tiers for v in family_variants(family, tier, "sm_90")]
+        double = next((name for name in names if name in first), None)
+        if double is not None:
+            what = double.removesuffix("_sm90")
+            other = first[double].place
+            faults.append(Fault(family.place, f"variant {what!r} is also one of {other}"))
+        first = dict.fromkeys(names, family) | first
+    return faults
 
 
 def _dead_patterns(specs: Specs) -> list[Fault]:

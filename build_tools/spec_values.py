@@ -75,14 +75,14 @@ class Family:
     tiles: tuple[Tile, ...]
     exceptions: tuple[NameRule, ...]
     spills: tuple[SpillRule, ...]
+    place: str
 
 
 @dataclass(frozen=True)
 class Profile:
     """A named subset of variants.
 
-    test_tiers: arch -> tiers whose variants are also built for that arch's target, to be proven
-    there.
+    test_tiers: arch -> tiers whose variants are built for that arch's target too, as a proof.
     """
 
     name: str

@@ -1,6 +1,4 @@
-"""Is a tile one that its schedule can be made of? The same rules as the kernels' static
-assertions, at spec time.
-"""
+"""Is a tile one that its schedule can be made of? The kernels' static assertions, at spec time."""
 
 from __future__ import annotations
 
@@ -8,6 +6,7 @@ from humming_runtime.contract import launch_shape
 from humming_runtime.contract.variant_name import Variant
 
 MAX_THREADS = 1024
+_DECODE_WARPS = (4, 8, 16)
 _SLAB_TOKENS = 16  # the multistage epilogue adds up this many tokens at a time
 _OUTPUT_PAD_BYTES = 16  # after a token of the 16-bit output tile
 _PITCH_PAD = 4  # elements after a row of partial sums
@@ -34,6 +33,8 @@ def shape_fault(variant: Variant) -> str | None:
 def _decode(v: Variant) -> str | None:
     if v.rows is None:
         return "the decode schedule needs rows (example: w8r2)"
+    if v.warps not in _DECODE_WARPS:
+        return f"the decode schedule takes {_shown(_DECODE_WARPS)} warps, not {v.warps}"
     if v.tile_n != 16 * v.rows:
         return f"tile n is {v.tile_n}, 16 * rows is {16 * v.rows}"
     if v.tile_k != 128 * v.warps:
@@ -83,6 +84,11 @@ def _multiple(name: str, value: int, unit: int) -> str | None:
     if value > 0 and value % unit == 0:
         return None
     return f"tile {name} is {value}, no multiple of {unit}"
+
+
+def _shown(numbers: tuple[int, ...]) -> str:
+    *most, last = numbers
+    return f"{', '.join(str(number) for number in most)} or {last}"
 
 
 def _ring_holds(v: Variant, needed: int, what: str) -> str | None:

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sysconfig
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,20 +29,19 @@ _HEADERS = ("cuda_runtime.h", "crt/host_config.h")
 _RELEASE = re.compile(r"release (\d+)\.(\d+)")
 _HERE = re.compile(r"^#\$ _HERE_=(.+)$", re.MULTILINE)
 _PROBE_SECONDS = 60
+_TRIAL_LINES = 3
 
 
 @dataclass(frozen=True)
 class Toolchain:
-    """One usable nvcc. digest: of the compiler's programs, so that another release never passes
-    for it.
-    """
+    """One usable nvcc."""
 
     nvcc: str
     release: tuple[int, int]
     version: str  # the line `Build ...` of nvcc --version
     host_compiler: str
     home: str  # folder of the compiler's programs
-    digest: str
+    digest: str  # of its programs: another release never passes for it
 
     @property
     def cuda(self) -> str:
@@ -69,7 +69,7 @@ def _locate(nvcc: Path | None) -> Path:
     if nvcc is not None:
         if not os.access(nvcc, os.X_OK):
             raise ToolchainError.of("--nvcc", f"{nvcc} is no program", INSTALL_HINT)
-        return nvcc
+        return nvcc.absolute()
     candidates = [
         Path(folder) / "nvidia" / "cu13" / "bin" / "nvcc"
         for folder in dict.fromkeys(sysconfig.get_paths()[key] for key in ("purelib", "platlib"))
@@ -100,6 +100,7 @@ def _probe(path: Path) -> Toolchain:
         faults.append(Fault("host compiler", f"{message}; nvcc preprocesses with it", _HOST_HINT))
     if faults:
         raise ToolchainError(faults)
+    _require_trial(path, host or "")
     build = next((line for line in text.splitlines() if line.startswith("Build ")), match[0])
     here = _HERE.search(dry_run)
     home = Path(here[1]) if here else path.resolve().parent
@@ -117,6 +118,23 @@ def _header_faults(path: Path, dry_run: str) -> list[Fault]:
     ]
 
 
+def _require_trial(path: Path, host_compiler: str) -> None:
+    """Compile an empty kernel: a missing program, parts of different releases and a host compiler
+    that nvcc refuses show here once, and not for every variant.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        source, cubin = Path(folder) / "trial.cu", Path(folder) / "trial.cubin"
+        source.write_text('extern "C" __global__ void trial() {}\n', encoding="utf-8")
+        argv = [str(path), "-cubin", "-ccbin", host_compiler, "-o", str(cubin), str(source)]
+        said = _output(argv, folder)
+        if not cubin.is_file() or cubin.stat().st_size == 0:
+            lines = said.replace(f"{folder}/", "").strip().splitlines()[:_TRIAL_LINES]
+            message = "; ".join(lines) or "no cubin and no message"
+            raise ToolchainError.of(
+                str(path), f"cannot compile an empty kernel: {message}", INSTALL_HINT
+            )
+
+
 def _require_archs(found: Toolchain, archs: Sequence[Arch]) -> None:
     faults = []
     for arch in archs:
@@ -128,10 +146,15 @@ def _require_archs(found: Toolchain, archs: Sequence[Arch]) -> None:
         raise ToolchainError(faults)
 
 
-def _output(argv: list[str]) -> str:
+def _output(argv: list[str], temporary: str | None = None) -> str:
     try:
         result = subprocess.run(
-            argv, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
+            argv,
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_SECONDS,
+            check=False,
+            env=None if temporary is None else {**os.environ, "TMPDIR": temporary},
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ToolchainError.of(argv[0], f"does not run ({error})", INSTALL_HINT) from error

@@ -35,14 +35,19 @@ def read_validated(specs: Path) -> tuple[Validated, ...]:
         place = f"{specs.name}/{FOLDER}/{path.name}"
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
-            wrong = [k for k, kind in _KEYS.items() if not isinstance(raw.get(k), kind)]
-            if wrong:
-                faults.append(Fault(place, f"keys missing or of another kind: {', '.join(wrong)}"))
-                continue
-            for name, digest in raw["sources"].items():
-                found.add((digest, Variant.parse(name).target, raw["capability"]))
-        except (ValueError, AttributeError, VariantNameError) as error:
-            faults.append(Fault(place, str(error)))
+        except (OSError, ValueError) as error:
+            faults.append(Fault(place, f"not JSON: {error}"))
+            continue
+        has = raw if isinstance(raw, dict) else {}
+        wrong = [key for key, kind in _KEYS.items() if not isinstance(has.get(key), kind)]
+        if wrong:
+            faults.append(Fault(place, f"keys missing or of another kind: {', '.join(wrong)}"))
+            continue
+        for name, digest in raw["sources"].items():
+            try:
+                found.add((str(digest), Variant.parse(name).target, raw["capability"]))
+            except VariantNameError as error:
+                faults.append(Fault(place, str(error)))
     if faults:
         raise SpecError(faults)
     return tuple(Validated(*record) for record in sorted(found))

@@ -1,6 +1,4 @@
-"""manifest + cubins -> one data wheel: `py3-none-any`, no host code, the same bytes wherever it is
-built.
-"""
+"""manifest + cubins -> one data wheel: `py3-none-any`, no host code, equal bytes wherever built."""
 
 from __future__ import annotations
 
@@ -12,6 +10,7 @@ from pathlib import Path
 
 from hatchling.builders.wheel import WheelBuilder
 
+from build_tools.errors import UsageError
 from build_tools.file_writes import disk_error, sha256_file, write_if_changed, write_whole
 from build_tools.folders import WorkFolder
 from humming_runtime.contract.manifest import Manifest, to_json
@@ -104,6 +103,14 @@ def build_wheel(
     record = {"key": key, "sha256": result.sha256, "size_bytes": result.size_bytes}
     write_if_changed(work.wheel_record, json.dumps(record) + "\n")
     return result
+
+
+def require_epoch() -> None:
+    """Is SOURCE_DATE_EPOCH, where it is set, a time that a wheel can have? Raises: UsageError."""
+    text = os.environ.get("SOURCE_DATE_EPOCH")
+    if text is not None and not (text.isascii() and text.isdigit()):
+        message = f"{text!r} is no number of seconds since 1970"
+        raise UsageError.of("SOURCE_DATE_EPOCH", message, "export SOURCE_DATE_EPOCH=$(date +%s)")
 
 
 def _write_project(work: WorkFolder, manifest: Manifest, license_text: str) -> None:

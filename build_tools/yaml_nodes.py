@@ -1,8 +1,8 @@
 """YAML with a place for every value: nothing is converted behind the author's back.
 
 `NodeReader` walks the composed node tree (PyYAML keeps line and column of every node), collects
-all faults and
-returns harmless values in place of faulty ones; the caller raises when `faults` is not empty.
+all faults and returns harmless values in place of faulty ones; the caller raises when `faults` is
+not empty.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ class NodeReader:
                 self.shown if mark is None else f"{self.shown}:{mark.line + 1}:{mark.column + 1}"
             )
             self.faults.append(Fault(where, f"not YAML: {error.problem or error.context}"))
+            return None
+        except OSError as error:
+            self.faults.append(Fault(self.shown, (error.strerror or str(error)).lower()))
             return None
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             self.faults.append(Fault(self.shown, f"not YAML: {' '.join(str(error).split())}"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 import sys
 
 import pytest
-from fake_build import NVCC, REAL_CUBIN, ROOT, VARIANT
+from fake_build import FAKE_NVCC, REAL_CUBIN, ROOT, VARIANT
 
 from build_tools.cli import main
 
@@ -19,8 +21,10 @@ def nvcc(tmp_path):
         path = folder / "include" / header
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
+    (folder / "release").write_text("13.0", encoding="utf-8")
+    shutil.copy(REAL_CUBIN, folder / "product")
     program = folder / "nvcc"
-    text = NVCC.format(python=sys.executable, release="13.0", cubin=str(REAL_CUBIN))
+    text = f"#!{sys.executable} -IS\n{FAKE_NVCC.read_text(encoding='utf-8')}"
     program.write_text(text, encoding="utf-8")
     program.chmod(0o755)
     return program
@@ -36,12 +40,47 @@ def sources(tmp_path):
 
 
 @pytest.fixture
-def build(tmp_path, nvcc, sources):
+def options(tmp_path, nvcc, sources):
+    """Options of a build with the stand-in in folders of its own."""
+    folders = ["--work", str(tmp_path / "work"), "-o", str(tmp_path / "dist")]
+    return ["--nvcc", str(nvcc), "--source", str(sources), *folders]
+
+
+@pytest.fixture
+def build(options):
     """Run humming-build on one variant with the stand-in. Returns the exit code."""
 
     def run(*arguments, select=VARIANT):
-        folders = ["--work", str(tmp_path / "work"), "-o", str(tmp_path / "dist")]
-        given = ["--nvcc", str(nvcc), "--source", str(sources), "--select", select, *folders]
-        return main([*given, *arguments])
+        return main([*options, "--select", select, *arguments])
 
     return run
+
+
+@pytest.fixture
+def start_build(options):
+    """Start such a build in a process of its own."""
+    started = []
+
+    def start(**environment):
+        command = [sys.executable, "-m", "build_tools.cli", *options, "--select", VARIANT]
+        process = subprocess.Popen(
+            command, env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def compiled(nvcc):
+    """Names that the stand-in has compiled so far, in order."""
+
+    def names():
+        calls = nvcc.with_name("calls")
+        return calls.read_text(encoding="utf-8").split() if calls.exists() else []
+
+    return names
