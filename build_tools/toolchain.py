@@ -28,6 +28,7 @@ _HEADERS = ("cuda_runtime.h", "crt/host_config.h")
 """What nvcc includes by itself; the kernels need no other header of CUDA."""
 _RELEASE = re.compile(r"release (\d+)\.(\d+)")
 _HERE = re.compile(r"^#\$ _HERE_=(.+)$", re.MULTILINE)
+_INCLUDE = re.compile(r'"-I([^"]+)"|-I([^"\s]+)')
 _PROBE_SECONDS = 60
 _TRIAL_LINES = 3
 
@@ -110,7 +111,7 @@ def _probe(path: Path) -> Toolchain:
 
 def _header_faults(path: Path, dry_run: str) -> list[Fault]:
     """Missing headers by name. nvcc's own dry run says where it looks."""
-    folders = [Path(folder) for folder in re.findall(r'-I([^"\s]+)', dry_run)]
+    folders = [Path(quoted or bare) for quoted, bare in _INCLUDE.findall(dry_run)]
     return [
         Fault(str(path), f"header {name} is missing beside it", INSTALL_HINT)
         for name in _HEADERS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from fake_build import VARIANT
+from fake_build import REAL_CUBIN, VARIANT
 
 
 def wheel(tmp_path):
@@ -24,16 +24,17 @@ def test_a_second_run_does_nothing_and_says_so(build, tmp_path, capsys):
     assert wheel(tmp_path).stat().st_mtime_ns == before
 
 
-def test_a_changed_component_rebuilds_its_users_alone(build, sources, capsys):
-    assert build() == 0
-    unused = sources / "templates/components/gemm/hopper_prefill.cuh"
-    unused.write_text(unused.read_text() + "// changed\n")
-    assert build() == 0
-    assert "0 built, 1 reused" in capsys.readouterr().err.split("1 built, 0 reused")[1]
-    used = sources / "templates/components/gemm/hopper_decode.cuh"
-    used.write_text(used.read_text() + "// changed\n")
-    assert build() == 0
-    assert "1 built, 0 reused" in capsys.readouterr().err
+def test_a_changed_component_rebuilds_its_users_alone(build, sources, compiled):
+    prefill = VARIANT.replace("decode_t8x64x1024_w8r4_s4", "prefill_t64x64x128_w8_s6")
+    run = ["-q", "--until", "cubins", "--select", prefill]
+    assert build(*run) == 8  # the stand-in's cubin is the decode kernel's
+    assert sorted(compiled()) == [VARIANT, prefill]
+    for file, rebuilt in (("hopper_decode", [VARIANT]), ("hopper_prefill", [])):
+        before = len(compiled())
+        header = sources / f"templates/components/gemm/{file}.cuh"
+        header.write_text(header.read_text() + "// changed\n")
+        assert build("-q") == 0
+        assert compiled()[before:] == rebuilt
 
 
 def test_touching_a_component_without_a_change_rebuilds_nothing(build, sources, capsys):
@@ -52,23 +53,45 @@ def test_another_compiler_rebuilds_everything(build, nvcc, capsys):
     assert "1 built" in capsys.readouterr().err
 
 
+def test_a_missing_record_of_a_compilation_makes_it_again(build, tmp_path, compiled):
+    assert build("-q") == 0
+    (tmp_path / "work/sm_90/records" / f"{VARIANT}.json").unlink()
+    assert build("-q") == 0
+    assert compiled() == [VARIANT, VARIANT]
+
+
+def test_a_cubin_that_was_changed_by_hand_is_made_again(build, tmp_path):
+    assert build("-q") == 0
+    path = tmp_path / "work/sm_90/cubins" / f"{VARIANT}.cubin"
+    path.write_bytes(b"x" * 100)
+    assert build("-q") == 0
+    assert path.read_bytes() == REAL_CUBIN.read_bytes()
+
+
+def test_outputs_of_another_profile_are_kept(build, tmp_path, compiled):
+    assert build("-q") == 0
+    assert build("-q", "--profile", "proof", select="dense_f16_*_ch_*_t8x64x*") == 8
+    assert build("-q") == 0
+    assert compiled().count(VARIANT) == 1
+
+
+def test_a_header_that_no_template_makes_any_more_is_removed(build, sources, tmp_path):
+    extra = sources / "templates/components/gemm/extra.cuh"
+    extra.write_text("// extra\n")
+    assert build("-q", "--until", "render") == 0
+    rendered = tmp_path / "work/sm_90/src/components/gemm/extra.cuh"
+    assert rendered.exists()
+    extra.unlink()
+    assert build("-q", "--until", "render") == 0
+    assert not rendered.exists()
+
+
 def test_outputs_that_no_spec_names_are_removed(build, tmp_path):
     assert build("-q") == 0
     stale = tmp_path / "work/sm_90/cubins/dense_gone.cubin"
     stale.write_bytes(b"")
     assert build("-q") == 0
     assert not stale.exists()
-
-
-def test_wheels_of_two_folders_are_the_same_bytes(build, tmp_path, monkeypatch):
-    assert build("-q") == 0
-    first = wheel(tmp_path).read_bytes()
-    assert build("-q", "--work", str(tmp_path / "elsewhere"), "-o", str(tmp_path / "out")) == 0
-    (second,) = (tmp_path / "out").glob("*.whl")
-    assert second.read_bytes() == first
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    assert build("-q") == 0
-    assert wheel(tmp_path).read_bytes() != first
 
 
 def test_until_a_stage_leaves_what_that_stage_makes(build, tmp_path):
