@@ -14,48 +14,31 @@
 // Group scales multiply the dequantised 16-bit pair: one rounding to the activation dtype a weight.
 #pragma once
 
-#include "../ptx/bulk_copy.cuh"
 #include "../ptx/cluster.cuh"
-#include "../ptx/grid_dependency.cuh"
 #include "../ptx/matrix_load.cuh"
 #include "../ptx/mbarrier.cuh"
 #include "../ptx/warp_roles.cuh"
 #include "../ptx/wgmma.cuh"
 #include "output.cuh"
-#include "ring.cuh"
-#include "scale_groups.cuh"
+#include "prefill_ring.cuh"
 
 namespace humming {
 
 template <class Traits>
-struct HopperPrefill {
+struct HopperPrefill : PrefillRing<Traits> {
   using T = typename Traits::Activation;
   using Scales = typename Traits::Scales;
   using Math = ptx::PairMath<T>;
-  static constexpr int kTileM = Traits::kTileM;
-  static constexpr int kTileN = Traits::kTileN;
-  static constexpr int kWarps = Traits::kWarps;  // consumers
-  static constexpr int kStages = Traits::kStages;
-  static constexpr int kTiles16 = kTileN / 16;
-  static constexpr int kGroupsK = kWarps / kTiles16;
-  static constexpr int kConsumers = kWarps * 32;
+  using Ring = PrefillRing<Traits>;
+  using typename Ring::Barriers;
+  using typename Ring::Tile;
+  using Ring::kActivationBytes, Ring::kConsumers, Ring::kGroupsK, Ring::kScaleBytes, Ring::kStageBytes, Ring::kStages;
+  using Ring::kTileM, Ring::kTileN, Ring::kTiles16, Ring::kWarps, Ring::kWeightBytes;
   static constexpr int kFinishers = kTiles16 * 32;  // consumers that hold the sums in the end
-  static constexpr int kStepK = 128;
   static constexpr int kSums = kTileM / 2;  // fp32 accumulators of a thread
-  static_assert(kTiles16 % 4 == 0 && kTiles16 * kGroupsK == kWarps, "a warp owns 16 channels, a warpgroup 64");
-  static_assert(Traits::kTileK == kStepK, "a stage is 128 k");
-  static_assert(kTileM % 8 == 0 && kTileM <= 256, "wgmma takes 8 to 256 columns");
-
-  static constexpr int kActivationBytes = kTileM * kStepK * 2;
-  static constexpr int kWeightBytes = kTileN * kStepK / 2;
-  static constexpr int kScaleBytes = kTiles16 * Scales::kScaleBytes;
-  static constexpr int kZeroBytes = kTiles16 * Scales::kZeroBytes;
-  static constexpr int kWeightCopyBytes = kWeightBytes + kScaleBytes + kZeroBytes;
-  static constexpr int kStageBytes = (kActivationBytes + kWeightCopyBytes + 1023) / 1024 * 1024;
-  static_assert(kActivationBytes / 2 % 1024 == 0, "a k64 half of activations keeps the swizzle's alignment");
-
   // A whole producer warpgroup gives its registers away where accumulators need more than an even share.
   static constexpr bool kMoveRegisters = Traits::kThreads == kConsumers + 128;
+
   static constexpr int kConsumerBarrier = 1;
   static constexpr int kFinisherBarrier = 2;
   static constexpr int kWarpgroupBarrier = 3;  // and the following ids
@@ -64,92 +47,8 @@ struct HopperPrefill {
   static constexpr int kFloatPitch = kTileN + 4;       // floats of a token in the fp32 tile of a split
   static_assert(kStages * kStageBytes >= kTileM * kHalfPitch, "output tile does not fit into the ring");
   static constexpr bool kCanSplit = kStages * kStageBytes >= kTileM * kFloatPitch * 4;
-
-  struct Barriers {
-    uint64_t full[kStages];
-    uint64_t empty[kStages];
-  };
-
-  static_assert(kStages % kGroupsK == 0, "a stage belongs to one group: parity cannot tell phases that it skipped");
   static_assert(kGroupsK == 1 || kStages * kStageBytes >= (kGroupsK - 1) * kFinishers * kSums * 4,
                 "sums of the other groups do not fit into the ring");
-
-  // Order of tiles: kSwathM tiles of tokens side by side while channels advance, so that CTAs that run together
-  // share activations and weights in L2.
-  static constexpr int kSwathM = 4;
-
-  struct Tile {
-    int rank, split, tile_n, first_step, steps;
-    int first_row;  // of activations and output
-    int skip;       // rows from there that another tile stores
-    int box_rows;   // of activations in a TMA box
-
-    __device__ explicit Tile(const GemmArguments& args) {
-      const int cta = blockIdx.x;
-      const bool whole = cta < args.whole_tiles;
-      split = whole ? 1 : args.split_k;
-      rank = whole ? 0 : cta % split;  // whole_tiles is a multiple of split_k
-      const int index = whole ? cta : args.whole_tiles + (cta - args.whole_tiles) / split;
-      const int tiles_n = (args.n + kTileN - 1) / kTileN;
-      const int tiles_m = (args.m + kTileM - 1) / kTileM;
-      const int first_m = index / (kSwathM * tiles_n) * kSwathM, inside = index % (kSwathM * tiles_n);
-      const int swath = min(kSwathM, tiles_m - first_m);
-      // TMA fills rows beyond m slowly: the last tile starts earlier and skips what is not its own, a lone tile asks
-      // for fewer rows. What a stage held there before takes part in sums of rows that are never stored.
-      const int own_row = (first_m + inside % swath) * kTileM;
-      first_row = min(own_row, max(args.m - kTileM, 0));
-      skip = own_row - first_row;
-      box_rows = min(kTileM, (args.m + 7) / 8 * 8);
-      tile_n = inside / swath;
-      const int all_steps = (args.k + kStepK - 1) / kStepK;
-      const int share = (all_steps + split - 1) / split;
-      first_step = min(rank * share, all_steps);
-      steps = min(share, all_steps - first_step);
-    }
-  };
-
-  __device__ static void request_weights(const GemmArguments& args, const Tile& tile, unsigned char* stage,
-                                         uint64_t* full, int step) {
-    const int k_step = tile.first_step + step;
-    const int row = tile.tile_n * kTiles16;
-    unsigned char* target = stage + kActivationBytes;
-    ptx::barrier_expect(full, kWeightCopyBytes + tile.box_rows * kStepK * 2);
-    ptx::tensor_copy(target, &args.weight_map, k_step * 256, row, full, ptx::kEvictNormal);
-    if constexpr (Scales::kGrouped) {
-      const int x = k_step * Scales::kPer128 * 16;
-      ptx::tensor_copy(target + kWeightBytes, &args.scale_map, x, row, full, ptx::kEvictNormal);
-      if constexpr (Scales::kGroupedZeros) {
-        ptx::tensor_copy(target + kWeightBytes + kScaleBytes, &args.zero_map, x, row, full, ptx::kEvictNormal);
-      }
-    }
-  }
-
-  __device__ static void request_activations(const GemmArguments& args, const Tile& tile, unsigned char* stage,
-                                             uint64_t* full, int step) {
-    const int k = (tile.first_step + step) * kStepK;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      unsigned char* place = stage + half * (kActivationBytes / 2);
-      ptx::tensor_copy(place, &args.activation_map, k + half * 64, tile.first_row, full, ptx::kEvictLast);
-    }
-  }
-
-  __device__ static void produce(const GemmArguments& args, const Tile& tile, unsigned char* ring_base,
-                                 Barriers& barriers) {
-    const int ahead = min(kStages, tile.steps);
-    for (int s = 0; s < ahead; ++s) request_weights(args, tile, ring_base + s * kStageBytes, &barriers.full[s], s);
-    ptx::wait_for_predecessor();
-    for (int s = 0; s < ahead; ++s) request_activations(args, tile, ring_base + s * kStageBytes, &barriers.full[s], s);
-    RingCursor ring{0, 0};
-    for (int step = ahead; step < tile.steps; ++step) {
-      ptx::barrier_wait(&barriers.empty[ring.stage], ring.parity);
-      unsigned char* stage = ring_base + ring.stage * kStageBytes;
-      request_weights(args, tile, stage, &barriers.full[ring.stage], step);
-      request_activations(args, tile, stage, &barriers.full[ring.stage], step);
-      ring.advance(kStages);
-    }
-    ptx::allow_successor();
-  }
 
   // A registers of the four k16 steps of one k64 half.
   __device__ static __forceinline__ void dequantize_half(uint4 words, int half, const unsigned char* scales,
@@ -326,7 +225,7 @@ struct HopperPrefill {
     __syncthreads();
     if (warp >= kWarps) {
       if constexpr (kMoveRegisters) ptx::shrink_registers<40>();
-      if (threadIdx.x == kConsumers) produce(args, tile, ring_base, barriers);
+      if (threadIdx.x == kConsumers) Ring::produce(args, tile, ring_base, barriers);
       if (kCanSplit && tile.split > 1) {
         __syncwarp();
         ptx::cluster_barrier();
