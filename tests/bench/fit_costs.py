@@ -100,7 +100,7 @@ def fit(samples: list[Sample]) -> Cost:
 
 
 def tile_pattern(variant: Variant) -> str:
-    """The same tile in every format: `*_hopper-decode_t8x32x1024_w8r2_s4_*`."""
+    """The same tile in every format: `*_hopper-decode_t8x32x1024_w8r2_s6_*`."""
     parts = str(variant).split("_")
     return f"*_{'_'.join(parts[6:10])}_*"
 

@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.xdist_group("nvcc"),
 ]
 SPECS = load_specs(__import__("pathlib").Path(__file__).resolve().parents[2] / "specs")
-ONE = "dense_f16_u4_f16_g128f16_frag16_hopper-decode_t8x32x1024_w8r2_s4_sm90a"
+ONE = "dense_f16_u4_f16_g128f16_frag16_hopper-decode_t8x32x1024_w8r2_s6_sm90a"
 
 
 @pytest.fixture(scope="module")

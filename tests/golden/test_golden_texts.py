@@ -18,7 +18,7 @@ from humming_runtime.contract.variant_name import Variant
 ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = Path(__file__).parent / "expected"
 NAMES = {
-    "decode": "dense_f16_u4_f16_g128zf16_frag16_hopper-decode_t8x32x1024_w8r2_s4_sm90a",
+    "decode": "dense_f16_u4_f16_g128zf16_frag16_hopper-decode_t8x32x1024_w8r2_s6_sm90a",
     "prefill": "dense_bf16_u4_bf16_g32bf16_frag16_hopper-prefill_t64x128x128_w8_s4_sm90a",
     "multistage": "dense_f16_u4_f16_ch_frag16_turing-multistage_t16x32x256_w4r2_s2_sm75",
 }

@@ -16,7 +16,7 @@ from humming_runtime.contract.variant_name import (
     VariantNameError,
 )
 
-NAME = "dense_f16_u4_f16_g128zf16_frag16_hopper-decode_t8x32x1024_w8r2_s4_sm90a"
+NAME = "dense_f16_u4_f16_g128zf16_frag16_hopper-decode_t8x32x1024_w8r2_s6_sm90a"
 numbers = st.integers(1, 4096)
 scales = st.builds(
     ScaleScheme,
