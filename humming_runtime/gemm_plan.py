@@ -172,6 +172,7 @@ class GemmPlan:
             "group_size": given.scale.group_size or 0,
             "split_k": shape.split_k,
             "whole_tiles": shape.whole_tiles,
+            "early_successor": int(shape.early_successor),
             "stages": shape.stages,
         }
         if uses_tensor_maps(accepted.variant):

@@ -7,7 +7,7 @@ absolute time matters less than the order of the candidates.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from humming_runtime.contract import launch_shape
 from humming_runtime.contract.launch_shape import LaunchShape
@@ -21,6 +21,9 @@ STATIC_SHARED_BYTES = 1024
 RESERVED_SHARED_BYTES = 1024
 """What the driver keeps of an SM's shared memory for each resident CTA."""
 SPLITS = (1, 2, 4)
+_RESIDENCIES = ((1, 2), (1, 1), (2, 2))
+"""Decode: CTAs an SM, and how many find room there. One that leaves room for another lets the next
+kernel move in while it ends; worth a shallower ring where each CTA makes one tile."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +68,14 @@ def _decode_shapes(variant: Variant, problem: Problem, device: Device) -> list[L
     for split in SPLITS:
         if split > 1 and launch_shape.decode_k_share(problem.k, split) * (split - 1) >= problem.k:
             continue
-        for per_sm in (1, 2):
-            share = device.shared_per_sm_bytes // per_sm - RESERVED_SHARED_BYTES
+        for per_sm, room in _RESIDENCIES:
+            share = device.shared_per_sm_bytes // room - RESERVED_SHARED_BYTES
             budget = min(device.shared_limit_bytes, share) - STATIC_SHARED_BYTES
             ctas = resident_ctas(device.sm_count, split) * per_sm
-            shape = launch_shape.decode_shape(variant, size, split, ctas, budget)
-            if shape is not None:
-                shapes.append(replace(shape, ctas_per_sm=per_sm))
+            shape = launch_shape.decode_shape(variant, size, split, ctas, budget, per_sm)
+            if shape is None or shape in shapes or (room > per_sm and shape.early_successor):
+                continue
+            shapes.append(shape)
     if not shapes:
         return f"shared memory: {problem.m} x {problem.k} activations leave no room for the weights"
     return shapes

@@ -82,6 +82,11 @@ GEMM_FIELDS: tuple[Field, ...] = (
         _I,
         "prefill: tiles that one CTA makes alone, a multiple of split_k; the others are shared",
     ),
+    Field(
+        "early_successor",
+        _I,
+        "decode: 1 = the next kernel may start at once, 0 = after the last request of weights",
+    ),
     Field("stages", _I, "depth of the shared-memory ring where it is chosen at launch"),
 )
 

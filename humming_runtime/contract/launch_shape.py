@@ -96,6 +96,7 @@ class LaunchShape:
     stages: int
     whole_tiles: int = 0  # prefill: the argument of that name
     ctas_per_sm: int = 1
+    early_successor: bool = False  # decode: the argument of that name
 
 
 def tiled_shape(
@@ -121,11 +122,18 @@ def tiled_shape(
 
 
 def decode_shape(
-    variant: Variant, size: tuple[int, int, int], split_k: int, ctas: int, budget_bytes: int
+    variant: Variant,
+    size: tuple[int, int, int],
+    split_k: int,
+    ctas: int,
+    budget_bytes: int,
+    ctas_per_sm: int = 1,
 ) -> LaunchShape | None:
     """Decode: persistent CTAs, at most `ctas`, with the deepest ring that `budget_bytes` allows.
 
-    size: (m, n, k). Returns None where fewer than `MIN_DECODE_STAGES` stages fit.
+    size: (m, n, k). ctas: of all SMs together, `ctas_per_sm` on each. A kernel of one short pass
+    does not let its successor start early: both would wait for the same memory.
+    Returns None where fewer than `MIN_DECODE_STAGES` stages fit.
     """
     m, n, k = size
     tiles = _ceil(n, variant.tile_n)
@@ -145,6 +153,8 @@ def decode_shape(
         split_k=split_k,
         shared_bytes=fixed + stages * stage_bytes(variant),
         stages=stages,
+        ctas_per_sm=ctas_per_sm,
+        early_successor=ctas_per_sm > 1 or tiles_of_cta > 1,
     )
 
 

@@ -136,7 +136,8 @@ struct DecodeRing {
 
   __device__ static void produce(const GemmArguments& args, const Share& share, const Shared& shared,
                                  Barriers& barriers) {
-    ptx::allow_successor();  // as soon as an SM has room for both, the next kernel's weights follow these
+    // Where an SM has room for both, the next kernel's weights follow these at once.
+    if (args.early_successor) ptx::allow_successor();
     RingCursor ring{0, 1};
     for (int tile = share.first_tile; tile < share.tiles; tile += share.tile_step) {
       for (int step = 0; step < share.steps; ++step) {
@@ -145,6 +146,7 @@ struct DecodeRing {
         ring.advance(args.stages);
       }
     }
+    if (!args.early_successor) ptx::allow_successor();
   }
 
   // Zeroes what no copy fills: the columns between k and the end of the share.

@@ -42,8 +42,9 @@ struct GemmArguments {
   int32_t top_k;  // moe: routed rows per token; 0 for dense
   int32_t split_k;  // CTAs of one cluster that share k (1 = none)
   int32_t whole_tiles;  // prefill: tiles that one CTA makes alone, a multiple of split_k; the others are shared
+  int32_t early_successor;  // decode: 1 = the next kernel may start at once, 0 = after the last request of weights
   int32_t stages;  // depth of the shared-memory ring where it is chosen at launch
 };
-static_assert(sizeof(GemmArguments) == 704, "argument struct differs from the field table");
+static_assert(sizeof(GemmArguments) == 768, "argument struct differs from the field table");
 
 }  // namespace humming

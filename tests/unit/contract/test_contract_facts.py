@@ -21,7 +21,7 @@ SCHEMA = json.loads(
 NAME = "dense_f16_u4_f16_ch_frag16_hopper-decode_t8x32x1024_w8r2_s6_sm90a"
 COST = manifest.Cost(1.0, 2.0, 3.0, 4.0, 0.5, 6.0, 7.0)
 ENTRY = manifest.KernelEntry(
-    NAME, f"cubins/{NAME}.cubin", "0" * 64, 10, 32, 0, 704, 0, "1" * 64, COST, ("9.0",), "sm_90a"
+    NAME, f"cubins/{NAME}.cubin", "0" * 64, 10, 32, 0, 768, 0, "1" * 64, COST, ("9.0",), "sm_90a"
 )
 MANIFEST = manifest.Manifest(
     fingerprint.contract_hash(),

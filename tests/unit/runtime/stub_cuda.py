@@ -34,7 +34,7 @@ class StubCuda:
     """Devices are capabilities. `capturing`: streams in capture. `fail`: call name -> CUresult."""
 
     capabilities: tuple[tuple[int, int], ...] = ((9, 0),)
-    struct_bytes: int = 704
+    struct_bytes: int = 768
     capturing: set[int] = field(default_factory=set)
     fail: dict[str, int] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
