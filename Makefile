@@ -8,10 +8,11 @@ VENV ?= .venv
 TORCH ?= torch==2.13.0
 BIN := $(VENV)/bin
 
-.PHONY: help wheel test test-fast test-gpu bench lint clean
+.PHONY: help wheel runtime test test-fast test-gpu bench lint clean
 
 help:
 	@echo "make wheel [ARCH=sm_90] [PROFILE=default] [OUTPUT=dist]   kernels for an architecture"
+	@echo "make runtime [OUTPUT=dist]                                the loader: x86_64, aarch64 and pure Python"
 	@echo "make test                                                 every test that needs no GPU"
 	@echo "make test-fast                                            the ones without nvcc"
 	@echo "make test-gpu                                             on a machine with a GPU, after make wheel PROFILE=proof"
@@ -30,6 +31,11 @@ $(VENV)/.dev: $(VENV)/.build
 
 wheel: $(VENV)/.build
 	$(BIN)/humming-build --arch '$(ARCH)' --profile '$(PROFILE)' -o '$(OUTPUT)'
+
+runtime: $(VENV)/.dev
+	HUMMING_NATIVE=x86_64 $(BIN)/python -m hatchling build -t wheel -d '$(OUTPUT)'
+	HUMMING_NATIVE=aarch64 $(BIN)/python -m hatchling build -t wheel -d '$(OUTPUT)'
+	HUMMING_NATIVE=none $(BIN)/python -m hatchling build -t wheel -d '$(OUTPUT)'
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -m 'not gpu' -n auto --dist loadgroup

@@ -40,6 +40,7 @@ class Driver:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._contexts: dict[int, int] = {}
+        self.launch_addresses = tuple(abi.address(self._calls[name]) for name in abi.LAUNCH_CALLS)
         self._get_current = self._calls["cuCtxGetCurrent"]
         self._launch_kernel = self._calls["cuLaunchKernelEx"]
         code = self._calls["cuInit"](0)
@@ -47,7 +48,7 @@ class Driver:
             what = "finds no device" if code == abi.NO_DEVICE else "is a stub without a driver"
             raise NoDeviceError(f"{abi.LIBRARY}: {what} (CUresult {code})", "nvidia-smi")
         if code:
-            raise self._failure("cuInit", code)
+            raise self.failure("cuInit", code)
 
     def version(self) -> tuple[int, int]:
         """CUDA version that the driver supports: (13, 0)."""
@@ -112,7 +113,7 @@ class Driver:
         if code == abi.CAPTURE_IMPLICIT:
             return True
         if code:
-            raise self._failure("cuStreamIsCapturing", code)
+            raise self.failure("cuStreamIsCapturing", code)
         return status.value != abi.CAPTURE_STATUS_NONE
 
     def encode_tensor_map(self, arguments: tuple[Any, ...]) -> None:
@@ -124,7 +125,7 @@ class Driver:
             with self._pushed(next(iter(self._contexts.values()))):
                 code = encode(*arguments)
         if code:
-            raise self._failure("cuTensorMapEncodeTiled", code)
+            raise self.failure("cuTensorMapEncodeTiled", code)
 
     def launch(self, prepared: PreparedLaunch, stream: int, *, overlap: bool) -> None:
         """Enqueue on `stream`; the kernel's context is current for the call.
@@ -135,14 +136,14 @@ class Driver:
         prepared.set_stream(stream, overlap=overlap)
         code = self._get_current(prepared.current_at)
         if code:
-            raise self._failure("cuCtxGetCurrent", code)
+            raise self.failure("cuCtxGetCurrent", code)
         if prepared.current.value == prepared.context:
             code = self._launch_kernel(*prepared.call)
         else:
             with self._pushed(prepared.context):
                 code = self._launch_kernel(*prepared.call)
         if code:
-            raise self._failure("cuLaunchKernelEx", code)
+            raise self.failure("cuLaunchKernelEx", code)
 
     @contextmanager
     def current(self, ordinal: int) -> Iterator[None]:
@@ -178,9 +179,10 @@ class Driver:
             raise _forked(name, abi.NOT_INITIALIZED)
         code = self._calls[name](*arguments)
         if code:
-            raise self._failure(name, code)
+            raise self.failure(name, code)
 
-    def _failure(self, name: str, code: int) -> DriverError:
+    def failure(self, name: str, code: int) -> DriverError:
+        """The error for a call of the driver that returned `code`."""
         # The driver itself refuses every call in a child of a process that has used CUDA.
         if code == abi.NOT_INITIALIZED or os.getpid() != self._pid:
             return _forked(name, code)

@@ -94,6 +94,21 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
+LAUNCH_CALLS = (
+    "cuLaunchKernelEx",
+    "cuCtxGetCurrent",
+    "cuCtxPushCurrent_v2",
+    "cuCtxPopCurrent_v2",
+    "cuTensorMapEncodeTiled",
+)
+"""What the extension calls by itself, in its order."""
+
+
+def address(call: Any) -> int:
+    """Where a function of the driver is."""
+    return c.cast(call, c.c_void_p).value or 0
+
+
 def open_library() -> Any:
     """libcuda of this machine. Raises: NoDeviceError."""
     try:

@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 
+from humming_runtime import launcher
 from humming_runtime.discover import Installed, discover
 from humming_runtime.driver import Driver
 from humming_runtime.load import Loader
@@ -90,6 +91,7 @@ class Engine:
             self._decisions.clear()
             self._shortlists.clear()
             self.generation += 1  # plans choose again
+            launcher.choices.advance()
 
     def device(self, ordinal: int) -> Device:
         """Facts of a device, read once."""

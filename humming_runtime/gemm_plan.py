@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from humming_runtime.contract.arguments import pack_into, struct_size_bytes
 from humming_runtime.contract.variant_name import Variant
 from humming_runtime.engine import Engine
-from humming_runtime.errors import UsageError
-from humming_runtime.launch_slot import LaunchSlot
+from humming_runtime.errors import DriverError, UsageError
+from humming_runtime.launcher import Launch, choices, make_launch
 from humming_runtime.resolve import Accepted
 from humming_runtime.tensor_map import (
     TensorMap,
@@ -37,15 +37,14 @@ _WAITING_SCHEDULES = ("decode", "prefill")
 
 
 @dataclass(frozen=True)
-class _Ready:
-    """Launches of one m: a slot is taken for the time of a call, so that threads share none."""
+class Ready:
+    """How one m is launched. choice: see launcher.choices; generation: of the engine."""
 
     accepted: Accepted
     generation: int
-    can_overlap: bool
+    choice: int
+    launch: Launch
     count: Callable[[], int]
-    make: Callable[[], LaunchSlot]
-    idle: list[LaunchSlot] = field(default_factory=list)
 
 
 class GemmPlan:
@@ -61,9 +60,8 @@ class GemmPlan:
         self.operands = operands
         self.device = engine.device(ordinal)
         self._engine = engine
-        self._launch = engine.driver.launch
         self._lock = threading.Lock()
-        self._ready: dict[int, _Ready] = {}
+        self._ready: dict[int, Ready] = {}
         self._maps: dict[int, dict[str, bytes]] = {}
         self._can_overlap = self.device.capability >= _OVERLAP_FROM
 
@@ -97,13 +95,11 @@ class GemmPlan:
         ready = self._ready.get(m)
         if ready is None or ready.generation != self._engine.generation:
             ready = self._add(m, stream)
-        try:
-            slot = ready.idle.pop()
-        except IndexError:
-            slot = ready.make()
-        slot.patch(activation, activation_stride, output, output_stride, bias)
-        self._launch(slot.prepared, stream, overlap=overlap and ready.can_overlap)
-        ready.idle.append(slot)
+        failed = ready.launch.launch(
+            activation, activation_stride, output, output_stride, bias, stream, overlap
+        )
+        if failed is not None:
+            raise self.failure(*failed)
         ready.count()
 
     def prepare(self, sizes: Iterable[int]) -> None:
@@ -113,27 +109,32 @@ class GemmPlan:
         """
         for m in sizes:
             if m != 0:
-                self._current(m)
+                self.ready(m)
 
     def is_capturing(self, stream: int) -> bool:
         """Does work on `stream` become a part of a CUDA graph?"""
         return self._engine.driver.is_capturing(stream, self.device.ordinal)
 
+    def failure(self, name: str, code: int) -> DriverError:
+        """The error for a launch of Ready.launch that the driver refused."""
+        return self._engine.driver.failure(name, code)
+
     def kernel(self, m: int) -> str:
         """Name of the variant that a call with `m` runs."""
-        return self._current(m).accepted.entry.name
+        return self.ready(m).accepted.entry.name
 
-    def _current(self, m: int) -> _Ready:
+    def ready(self, m: int) -> Ready:
+        """Choose and load the kernel for `m` if that was not done yet."""
         ready = self._ready.get(m)
         if ready is None or ready.generation != self._engine.generation:
             return self._add(m, None)
         return ready
 
-    def _add(self, m: int, stream: int | None) -> _Ready:
+    def _add(self, m: int, stream: int | None) -> Ready:
         if not 0 < m <= MOST_SIZE:
             raise UsageError(f"m: out of range ({m}, limit {MOST_SIZE})")
         engine, device = self._engine, self.device
-        generation = engine.generation
+        generation, choice = engine.generation, choices.value
         accepted = engine.resolve(self.operands.problem(m), device).chosen
         function = engine.loader.load(accepted, device, stream)
         variant, shape, template = accepted.variant, accepted.shape, self._template(accepted, m)
@@ -142,12 +143,12 @@ class GemmPlan:
             k = self.operands.k
             tensor = activation_map(variant, 0, k, m, k)
 
-        def make() -> LaunchSlot:
-            return LaunchSlot(engine.driver, function, shape, template, tensor)
-
         can_overlap = self._can_overlap and variant.schedule in _WAITING_SCHEDULES
+        launch = make_launch(
+            engine.driver, function, shape, template, tensor, can_overlap=can_overlap
+        )
         count = engine.counter(accepted.entry.name).add
-        ready = _Ready(accepted, generation, can_overlap, count, make)
+        ready = Ready(accepted, generation, choice, launch, count)
         with self._lock:
             self._ready.pop(m, None)
             self._ready[m] = ready

@@ -65,6 +65,18 @@ class TensorMap:
             if not 0 < value <= most:
                 raise UsageError(f"{self.name}: {what} out of range ({value}, limit {most})")
 
+    def encoding(self) -> tuple[int, ...]:
+        """What cuTensorMapEncodeTiled needs besides address and stride, checked.
+
+        Order: data type, sizes x and y, box x and y, interleave, swizzle, L2 promotion, fill.
+        Raises: UsageError.
+        """
+        self.check()
+        return (
+            *(self.data_type, self.size_x, self.size_y, self.box_x, self.box_y),
+            *(_NO_INTERLEAVE, self.swizzle, _PROMOTE_L2_256, _FILL_ZEROS),
+        )
+
 
 def uses_tensor_maps(variant: Variant) -> bool:
     """Decode and multistage kernels take pointers."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import torch
 
-from humming_runtime.torch_layer import binding, operator
-from humming_runtime.torch_layer.gemm_call import GemmInputs, plan_key
+from humming_runtime.torch_layer import binding
+from humming_runtime.torch_layer.linear_plan import gemm, inputs_of, plan_of
 from humming_runtime.torch_layer.packed_weight import PackedWeight
 
 
@@ -24,37 +24,14 @@ def matmul(
     Raises: UsageError for tensors that do not fit, GradientError where a backward pass is needed,
     NoKernelError, CaptureError where a kernel is first used inside a graph capture (see prepare).
     """
-    return gemm(
-        GemmInputs(
-            x,
-            packed.weight,
-            packed.weight_scale,
-            packed.weight_zero,
-            packed.channel_scale,
-            bias,
-            packed.config,
-            packed.n,
-            packed.k,
-        ),
-        out,
-    )
-
-
-def gemm(inputs: GemmInputs, out: torch.Tensor | None = None) -> torch.Tensor:
-    """The operator with its arguments as they are; see matmul."""
-    if out is None:
-        result: torch.Tensor = torch.ops.humming.gemm(*inputs)
-        return result
-    torch.ops.humming.gemm_out(*inputs, out=out)
-    return out
+    if torch.compiler.is_compiling():
+        return gemm(inputs_of(x, packed, bias), out)
+    return plan_of(packed)(x, bias, out)
 
 
 def prepare(packed: PackedWeight, sizes: Iterable[int]) -> None:
     """Choose and load kernels for these m now: before a graph is captured, or to fail early."""
-    operator.require_cuda(packed.device)
-    tensors = packed.weight, packed.weight_scale, packed.weight_zero, packed.channel_scale
-    key = plan_key(packed.config, packed.n, packed.k, tensors)
-    binding.plans().entry(key).plan.prepare(sizes)
+    plan_of(packed).prepare(sizes)
 
 
 def weights_written(packed: PackedWeight) -> None:

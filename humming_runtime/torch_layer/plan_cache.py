@@ -20,7 +20,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -51,6 +51,16 @@ class Plan(Protocol):
     def prepare(self, sizes: Iterable[int]) -> None: ...
 
     def is_capturing(self, stream: int) -> bool: ...
+
+    def ready(self, m: int) -> Any: ...
+
+    def failure(self, name: str, code: int) -> Exception: ...
+
+
+class Follower(Protocol):
+    """Whoever keeps a copy of what an entry knows of streams."""
+
+    def forget(self) -> None: ...
 
 
 class Call(NamedTuple):
@@ -86,6 +96,7 @@ class Entry:
         self._lock = threading.Lock()
         self._written: tuple[tuple[weakref.ref[torch.Tensor], int], ...] = ()
         self._streams: set[int] = set()
+        self._followers: weakref.WeakSet[Follower] = weakref.WeakSet()
 
     def launch(self, weights: tuple[torch.Tensor, ...], call: Call) -> None:
         """Launch; overlapped where no write of these weights can be the launch's predecessor.
@@ -108,10 +119,24 @@ class Entry:
                     self._streams.clear()
                 self._streams.add(call.stream)
 
+    def knows(
+        self, weights: tuple[torch.Tensor, ...], versions: tuple[int, ...], stream: int
+    ) -> bool:
+        """Has `stream` launched these weights since they got these versions?"""
+        with self._lock:
+            return stream in self._streams and self._same(weights, list(versions))
+
+    def tell(self, follower: Follower) -> None:
+        """It hears of writes that versions do not show, as long as it lives."""
+        with self._lock:
+            self._followers.add(follower)
+
     def forget_writes(self) -> None:
         """The next launch of every stream goes without overlap."""
         with self._lock:
             self._streams.clear()
+            for follower in self._followers:
+                follower.forget()
 
     def _same(self, weights: tuple[torch.Tensor, ...], versions: list[int]) -> bool:
         return len(self._written) == len(weights) and all(

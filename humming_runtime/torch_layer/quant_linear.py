@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from humming_runtime.errors import UsageError
-from humming_runtime.torch_layer import functional
+from humming_runtime.torch_layer import binding
 from humming_runtime.torch_layer.checkpoints import Scheme
 from humming_runtime.torch_layer.dtypes import exact_cast
-from humming_runtime.torch_layer.gemm_call import GemmInputs
+from humming_runtime.torch_layer.linear_plan import LinearPlan, gemm, inputs_of
 from humming_runtime.torch_layer.packed_weight import PART_NAMES, PackedWeight, empty_packed
 from humming_runtime.torch_layer.packing import pack
 from humming_runtime.torch_layer.weight_format import WeightFormat
@@ -36,7 +36,8 @@ class QuantLinear(nn.Module):
     def __init__(self, packed: PackedWeight, bias: torch.Tensor | None = None) -> None:
         super().__init__()
         self.form, self.config = packed.form, packed.config
-        self.in_features, self.out_features = packed.k, packed.n
+        self.in_features, self.out_features = self.k, self.n = packed.k, packed.n
+        self._plan: LinearPlan | None = None
         for name in PART_NAMES:
             self.register_buffer(name, getattr(packed, name))
         if bias is not None:
@@ -85,22 +86,33 @@ class QuantLinear(nn.Module):
 
     def forward(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Shapes: x (..., in_features) -> (..., out_features)."""
-        inputs = GemmInputs(
-            x,
-            self.weight,
-            self.weight_scale,
-            self.weight_zero,
-            self.channel_scale,
-            self.bias,
-            self.config,
-            self.out_features,
-            self.in_features,
-        )
-        return functional.gemm(inputs, out)
+        if torch.compiler.is_compiling():
+            return gemm(inputs_of(x, self, self.bias), out)
+        return self._bound()(x, self.bias, out)
+
+    def _bound(self) -> LinearPlan:
+        """The plan of the buffers as they are; another one where one of them was replaced."""
+        plan = self._plan
+        if plan is not None:
+            buffers = self._buffers
+            weight, scale, zero, channel = plan.parts
+            if (
+                weight is buffers["weight"]
+                and scale is buffers["weight_scale"]
+                and zero is buffers["weight_zero"]
+                and channel is buffers["channel_scale"]
+                and plan.plans is binding.plans()
+            ):
+                return plan
+        plan = self._plan = LinearPlan(self.packed)
+        return plan
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_plan": None}
 
     def prepare(self, sizes: Iterable[int]) -> None:
         """Choose and load kernels for these m: before a graph is captured, or to fail early."""
-        functional.prepare(self.packed, sizes)
+        self._bound().prepare(sizes)
 
     def extra_repr(self) -> str:
         bias = self.bias is not None

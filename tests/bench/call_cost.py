@@ -17,9 +17,9 @@ from pathlib import Path
 
 import torch
 
-from humming_runtime.torch_layer import QuantLinear, matmul
-from humming_runtime.torch_layer.binding import plans
-from humming_runtime.torch_layer.gemm_call import plan_key
+from humming_runtime.launcher import extension
+from humming_runtime.torch_layer import LinearPlan, QuantLinear, matmul
+from humming_runtime.torch_layer.linear_plan import gemm, inputs_of
 from tests.bench.machine import machine_facts
 from tests.bench.random_layer import random_packed
 from tests.bench.sweep import parse_format
@@ -45,22 +45,22 @@ def call_us(call: Callable[[], object]) -> float:
 def measure(m: int) -> dict[str, float]:
     """Microseconds a call of every way in, and of what a call cannot do without."""
     packed = random_packed(parse_format("f16_u4_g128f16"), N, K)
-    layer = QuantLinear(packed)
+    layer, plan = QuantLinear(packed), LinearPlan(packed)
     x = torch.randn(m, K, device="cuda", dtype=torch.float16)
     out = torch.empty(m, N, device="cuda", dtype=torch.float16)
-    key = plan_key(packed.config, N, K, (packed.weight, packed.weight_scale, packed.weight_zero, packed.channel_scale))
-    plan = plans().entry(key).plan
     dense = torch.empty(K, N, device="cuda", dtype=torch.float16)
-    stream = torch.cuda.current_stream().cuda_stream
-    addresses = m, x.data_ptr(), K, out.data_ptr(), N, stream
     with torch.no_grad():
         return {
-            "plan, addresses known": call_us(lambda: plan.launch(*addresses, overlap=True)),
+            "plan, out=": call_us(lambda: plan(x, None, out)),
+            "plan": call_us(lambda: plan(x)),
             "matmul, out=": call_us(lambda: matmul(x, packed, out=out)),
             "matmul": call_us(lambda: matmul(x, packed)),
+            "module, out=": call_us(lambda: layer(x, out)),
             "module": call_us(lambda: layer(x)),
+            "operator, out=": call_us(lambda: gemm(inputs_of(x, packed, None), out)),
+            "operator": call_us(lambda: gemm(inputs_of(x, packed, None))),
             "torch.empty": call_us(lambda: torch.empty((m, N), dtype=x.dtype, device=x.device)),
-            "torch fp16 mm, out=": call_us(lambda: torch.mm(x, dense, out=out)),
+            "torch.mm, out=": call_us(lambda: torch.mm(x, dense, out=out)),
         }
 
 
@@ -68,7 +68,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", type=Path)
     arguments = parser.parse_args()
-    result = {**machine_facts(), "us": {f"m {m}": measure(m) for m in ROWS}}
+    result = {
+        **machine_facts(),
+        "extension": extension() is not None,
+        "us": {f"m {m}": measure(m) for m in ROWS},
+    }
     text = json.dumps(result, indent=2) + "\n"
     print(text, end="")
     if arguments.o:

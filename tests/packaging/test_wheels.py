@@ -7,6 +7,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import os
+import platform
 import subprocess
 import sys
 import venv
@@ -21,6 +22,7 @@ from build_tools.cubin import read_facts
 from build_tools.facts import BuiltKernel
 from build_tools.folders import WorkFolder, license_file
 from build_tools.manifest_write import make_manifest
+from build_tools.native_build import MACHINES
 from build_tools.plan import ArchPlan, Planned
 from build_tools.render import render_sources
 from build_tools.spec_load import load_specs
@@ -54,6 +56,22 @@ def data_wheel(tmp_path_factory):
 def runtime_wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runtime")
     return Path(next(WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])))
+
+
+def native_wheel(machine, folder):
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
+    environment = {**os.environ, "HUMMING_NATIVE": machine}
+    subprocess.run(command, check=True, cwd=ROOT, env=environment, capture_output=True)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def native_wheels(tmp_path_factory):
+    """The runtime with its extension, by machine."""
+    return {
+        machine: native_wheel(machine, tmp_path_factory.mktemp(machine)) for machine in MACHINES
+    }
 
 
 @pytest.fixture(scope="module")
@@ -150,3 +168,49 @@ def test_an_installed_builder_uses_the_sources_it_carries(environment, tmp_path)
     )
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "build/sm_90/src/kernels" / f"{NAME}.cu").is_file()
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_wheel_with_the_extension_keeps_the_stable_abi_and_an_old_glibc(native_wheels, machine):
+    path = native_wheels[machine]
+    assert path.name.endswith(f"-cp310-abi3-manylinux_2_28_{machine}.whl")
+    assert path.stat().st_size < 400_000
+    bin_folder = Path(sys.executable).parent
+    subprocess.run([bin_folder / "abi3audit", "--strict", path], check=True)
+    shown = subprocess.run(
+        [bin_folder / "auditwheel", "show", path], check=True, capture_output=True, text=True
+    ).stdout
+    assert f'"manylinux_2_17_{machine}"' in shown  # older than the tag promises
+    assert "libcuda" not in shown
+    assert "libcudart" not in shown
+    subprocess.run([sys.executable, "-m", "twine", "check", "--strict", path], check=True)
+
+
+def test_the_extension_is_the_same_bytes_when_built_twice(native_wheels, tmp_path):
+    first = native_wheels["aarch64"].read_bytes()
+    assert native_wheel("aarch64", tmp_path).read_bytes() == first
+
+
+def test_an_unknown_machine_is_named(tmp_path):
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        native_wheel("sparc", tmp_path)
+    assert b"HUMMING_NATIVE: 'sparc' is not known" in error.value.stderr
+
+
+@pytest.mark.skipif(platform.machine() not in MACHINES, reason="no wheel for this machine")
+def test_the_extension_loads_where_nothing_else_is_installed(native_wheels, tmp_path):
+    target = tmp_path / "site"
+    wheel = native_wheels[platform.machine()]
+    install = ["-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", target]
+    subprocess.run([sys.executable, *install, wheel], check=True)
+    code = "from humming_runtime import launcher; print(launcher.extension().__file__)"
+    command = [sys.executable, "-S", "-c", code]
+    place = subprocess.run(
+        command,
+        check=True,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(target)},
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert place.startswith(str(target))

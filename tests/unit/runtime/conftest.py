@@ -28,6 +28,16 @@ def installed(package_folder):
     return discover(str(package_folder))
 
 
+@pytest.fixture(params=["extension", "python"])
+def launcher(request, monkeypatch):
+    """Both ways to launch, for tests of what the driver gets."""
+    if request.param == "python":
+        monkeypatch.setenv("HUMMING_PURE_PYTHON", "1")
+    else:
+        pytest.importorskip("humming_runtime._native")
+    return request.param
+
+
 @pytest.fixture
 def stub():
     return StubCuda()

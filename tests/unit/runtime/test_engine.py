@@ -132,7 +132,8 @@ def test_the_process_has_one_engine(monkeypatch):
 
 CORE = (
     "cli cubin_file discover doctor driver driver_abi engine errors explanation gemm_plan "
-    "known_devices launch_slot listing load prepared_launch problem resolve selection tensor_map "
+    "known_devices launch_slot launcher listing load prepared_launch problem resolve selection "
+    "tensor_map "
     "weight_operands"
 )
 IMPORTS = f"""

@@ -31,6 +31,9 @@ class AddressPlan:
     def is_capturing(self, _stream) -> bool:
         return False
 
+    def ready(self, _m) -> None:
+        """Nothing to launch without the operator."""
+
     def launch(self, m, x, x_stride, out, out_stride, stream, *, overlap, bias) -> None:
         if self.fault is not None:
             raise self.fault

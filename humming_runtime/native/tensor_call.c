@@ -1,0 +1,346 @@
+// TensorCall: from tensors to a launch in well under a microsecond, for the calls that have nothing unusual about them.
+//
+// run() answers True where it has launched, False where the call needs the long way (which checks everything, says
+// what is wrong, resolves kernels, and keeps the rule of overlap), and (call, code) where the driver refused.
+// Tensors are read through DLPack's exchange functions; nothing of torch is linked.
+#include "launch.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "dlpack_abi.h"
+#include "native.h"
+
+enum { kMostWeights = 4, kTableSlots = 128, kMostSizes = 64, kMostStreams = 32, kAlignment = 16 };
+
+static atomic_llong generation;  // moves where every cached choice of kernels is void
+
+typedef struct {
+  int64_t m;  // 0: free
+  Launch* launch;
+  PyObject* count;
+} Size;
+
+typedef struct {
+  PyObject_HEAD
+  const DlExchangeApi* api;
+  PyObject* tensor_type;
+  PyObject* dispatch_depth;  // callable: modes that want to see every operator
+  PyObject* weights[kMostWeights];
+  void* addresses[kMostWeights];
+  long long versions[kMostWeights];
+  int weight_count;
+  int tracked;        // weights have version counters
+  int versions_known;
+  DlDevice device;
+  DlDtype dtype;
+  int64_t n, k;
+  long long generation;
+  int size_count, stream_count;
+  int64_t streams[kMostStreams];  // launched these weights since they were last written
+  Size sizes[kTableSlots];
+} TensorCall;
+
+static PyObject *name_requires_grad, *name_version;
+
+static void forget_sizes(TensorCall* self) {
+  for (int i = 0; i < kTableSlots; ++i) {
+    if (!self->sizes[i].m) continue;
+    self->sizes[i].m = 0;
+    Py_DecRef((PyObject*)self->sizes[i].launch);
+    Py_DecRef(self->sizes[i].count);
+  }
+  self->size_count = 0;
+}
+
+// The slot of m, or the free one where it would go. Never full: kMostSizes < kTableSlots.
+static Size* find_size(TensorCall* self, int64_t m) {
+  unsigned at = (unsigned)((uint64_t)m * 0x9e3779b97f4a7c15u >> 57);
+  while (self->sizes[at].m && self->sizes[at].m != m) at = (at + 1) % kTableSlots;
+  return &self->sizes[at];
+}
+
+// 1 = no gradient, 0 = one may be needed, -1 = error.
+static int needs_no_gradient(PyObject* tensor) {
+  PyObject* flag = PyObject_GetAttr(tensor, name_requires_grad);
+  if (!flag) return -1;
+  Py_DecRef(flag);  // True and False live for ever
+  return flag == Py_False;
+}
+
+static int read_tensor(const TensorCall* self, PyObject* object, DlTensor* out) {
+  if ((PyObject*)Py_TYPE(object) != self->tensor_type) return 0;
+  if (self->api->tensor_from_object(object, out)) {
+    PyErr_Clear();  // a tensor without memory of its own: the long way knows what to say
+    return 0;
+  }
+  return out->strides && out->device.type == self->device.type && out->device.id == self->device.id &&
+         out->dtype.code == self->dtype.code && out->dtype.bits == self->dtype.bits && out->dtype.lanes == 1;
+}
+
+// Rows of `width` elements with one stride, 16-byte aligned. Returns the stride, 0 where there is none.
+static int64_t row_stride(const DlTensor* t, int64_t width, int64_t* rows) {
+  const int last = t->ndim - 1;
+  if (last < 0 || t->shape[last] != width || (t->strides[last] != 1 && width != 1)) return 0;
+  int64_t count = 1, stride = width;
+  int seen = 0;
+  for (int i = last - 1; i >= 0; --i) {
+    if (t->shape[i] == 1) continue;
+    if (!seen) {
+      stride = t->strides[i];
+      seen = 1;
+    } else if (t->strides[i] != stride * count) {
+      return 0;
+    }
+    count *= t->shape[i];
+  }
+  *rows = count;
+  const uintptr_t address = (uintptr_t)t->data + t->byte_offset;
+  return address % kAlignment || stride * 2 % kAlignment || stride < width ? 0 : stride;
+}
+
+static int same_leading_shape(const DlTensor* a, const DlTensor* b) {
+  if (a->ndim != b->ndim) return 0;
+  for (int i = 0; i < a->ndim - 1; ++i) {
+    if (a->shape[i] != b->shape[i]) return 0;
+  }
+  return 1;
+}
+
+// Are the weights where and what they were when the streams were noted? -1 = error.
+static int weights_unchanged(TensorCall* self) {
+  for (int i = 0; i < self->weight_count; ++i) {
+    DlTensor t;
+    if (self->api->tensor_from_object(self->weights[i], &t)) return -1;
+    if ((char*)t.data + t.byte_offset != (char*)self->addresses[i]) return 0;
+    if (!self->tracked) continue;
+    PyObject* version = PyObject_GetAttr(self->weights[i], name_version);
+    if (!version) return -1;
+    const long long value = PyLong_AsLongLong(version);
+    Py_DecRef(version);
+    if (value != self->versions[i]) return 0;
+  }
+  return self->versions_known || !self->tracked;
+}
+
+static int stream_is_known(const TensorCall* self, int64_t stream) {
+  for (int i = 0; i < self->stream_count; ++i) {
+    if (self->streams[i] == stream) return 1;
+  }
+  return 0;
+}
+
+static int no_mode_is_active(const TensorCall* self) {
+  PyObject* depth = PyObject_CallNoArgs(self->dispatch_depth);
+  if (!depth) return -1;
+  const long value = PyLong_AsLong(depth);
+  Py_DecRef(depth);
+  return value == 0;
+}
+
+static const char kRunDoc[] = "run(x, out, bias)\n\nTrue: launched. False: take the long way. (call, code): refused.";
+
+static PyObject* tensor_call_run(PyObject* object, PyObject* const* args, Py_ssize_t count) {
+  TensorCall* self = (TensorCall*)object;
+  if (count != 3) {
+    PyErr_SetString(PyExc_TypeError, "run() takes x, out and bias");
+    return NULL;
+  }
+  PyObject *const x = args[0], *const out = args[1], *const bias = args[2];
+  DlTensor a, c, b;
+  int64_t m = 0, rows = 0;
+  LaunchCall call = {0};
+  if (!read_tensor(self, x, &a) || !read_tensor(self, out, &c) || !same_leading_shape(&a, &c)) Py_RETURN_FALSE;
+  if (!(call.activation_stride = row_stride(&a, self->k, &m))) Py_RETURN_FALSE;
+  if (!(call.output_stride = row_stride(&c, self->n, &rows)) || m < 1) Py_RETURN_FALSE;
+  if (bias != Py_None) {
+    if (!read_tensor(self, bias, &b) || b.ndim != 1 || b.shape[0] != self->n) Py_RETURN_FALSE;
+    if (b.strides[0] != 1 && self->n != 1) Py_RETURN_FALSE;
+    call.has_bias = 1;
+    call.bias = (int64_t)((char*)b.data + b.byte_offset);
+  }
+  int fine = no_mode_is_active(self);
+  if (fine == 1) fine = needs_no_gradient(x);
+  if (fine == 1) fine = needs_no_gradient(out);
+  if (fine == 1 && call.has_bias) fine = needs_no_gradient(bias);
+  if (fine == 1) fine = weights_unchanged(self);
+  if (fine < 0) return NULL;
+  if (!fine || self->generation != atomic_load(&generation)) Py_RETURN_FALSE;
+
+  void* stream = NULL;
+  if (self->device.type == kDlCuda && self->api->current_stream(kDlCuda, self->device.id, &stream)) return NULL;
+  call.stream = (int64_t)stream;
+  if (self->tracked && !stream_is_known(self, call.stream)) Py_RETURN_FALSE;
+  const Size* size = find_size(self, m);
+  if (!size->m) Py_RETURN_FALSE;
+  call.overlap = self->tracked;
+  call.activation = (int64_t)((char*)a.data + a.byte_offset);
+  call.output = (int64_t)((char*)c.data + c.byte_offset);
+  Launch* const launch = size->launch;
+  PyObject* const counter = size->count;
+  Py_IncRef((PyObject*)launch);  // another thread may change the table while the launch waits
+  Py_IncRef(counter);
+  const LaunchFailure failed = launch_run(launch, &call);
+  PyObject* ticked = failed.call ? NULL : PyObject_CallNoArgs(counter);
+  Py_DecRef((PyObject*)launch);
+  Py_DecRef(counter);
+  if (failed.call) return failure_as_object(failed);
+  if (!ticked) return NULL;
+  Py_DecRef(ticked);
+  Py_RETURN_TRUE;
+}
+
+static const char kAddDoc[] = "add(m, launch, count, generation)\n\nCalls with m rows take this launch from now on.";
+
+static PyObject* tensor_call_add(PyObject* object, PyObject* args) {
+  TensorCall* self = (TensorCall*)object;
+  long long m, made_in;
+  PyObject *launch, *counter;
+  if (!PyArg_ParseTuple(args, "LO!OL:add", &m, native_launch_type(), &launch, &counter, &made_in)) return NULL;
+  if (m < 1) {
+    PyErr_SetString(PyExc_ValueError, "m: must be positive");
+    return NULL;
+  }
+  const long long now = atomic_load(&generation);
+  if (made_in != now) Py_RETURN_NONE;  // chosen before the choice became void
+  if (self->generation != now || self->size_count == kMostSizes) forget_sizes(self);
+  self->generation = now;
+  Size* size = find_size(self, m);
+  Py_IncRef(launch);
+  Py_IncRef(counter);
+  if (size->m) {
+    Py_DecRef((PyObject*)size->launch);
+    Py_DecRef(size->count);
+  } else {
+    ++self->size_count;
+  }
+  *size = (Size){m, (Launch*)launch, counter};
+  Py_RETURN_NONE;
+}
+
+static const char kNoteDoc[] =
+    "note(versions, stream)\n\nWeights of these versions were launched on the stream, and nothing wrote them since.";
+
+static PyObject* tensor_call_note(PyObject* object, PyObject* args) {
+  TensorCall* self = (TensorCall*)object;
+  PyObject* versions;
+  long long stream;
+  if (!PyArg_ParseTuple(args, "O!L:note", &PyTuple_Type, &versions, &stream)) return NULL;
+  if (PyTuple_Size(versions) != self->weight_count) {
+    PyErr_SetString(PyExc_ValueError, "versions: one for each weight tensor");
+    return NULL;
+  }
+  for (int i = 0; i < self->weight_count; ++i) {
+    const long long value = PyLong_AsLongLong(PyTuple_GetItem(versions, i));
+    if (value == -1 && PyErr_Occurred()) return NULL;
+    if (!self->versions_known || value != self->versions[i]) self->stream_count = 0;
+    self->versions[i] = value;
+  }
+  self->versions_known = 1;
+  if (!stream_is_known(self, stream)) {
+    if (self->stream_count == kMostStreams) self->stream_count = 0;
+    self->streams[self->stream_count++] = stream;
+  }
+  Py_RETURN_NONE;
+}
+
+static PyObject* tensor_call_forget(PyObject* object, PyObject* unused) {
+  (void)unused;
+  ((TensorCall*)object)->stream_count = 0;
+  Py_RETURN_NONE;
+}
+
+static const char kTensorCallDoc[] =
+    "TensorCall(exchange, tensor_type, dispatch_depth, weights, tracked, device, dtype, size)\n\n"
+    "exchange: torch.Tensor.__dlpack_c_exchange_api__. weights: tensors that stay as they are, at most 4. tracked: they\n"
+    "have version counters. device: (DLPack type, index). dtype: (DLPack code, bits). size: (n, k).";
+
+static PyObject* tensor_call_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  (void)kwargs;
+  PyObject *capsule, *tensor_type, *depth, *weights;
+  int tracked, device_type, device_id, code, bits;
+  long long n, k;
+  if (!PyArg_ParseTuple(args, "OOOO!p(ii)(ii)(LL):TensorCall", &capsule, &tensor_type, &depth, &PyTuple_Type, &weights,
+                        &tracked, &device_type, &device_id, &code, &bits, &n, &k)) {
+    return NULL;
+  }
+  const DlExchangeApi* api = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+  while (api && api->version.major > kDlpackMajor) api = api->previous;
+  if (!api || !api->tensor_from_object || !api->current_stream) {
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "exchange: no DLPack 1.x functions");
+    return NULL;
+  }
+  const Py_ssize_t count = PyTuple_Size(weights);
+  if (count < 1 || count > kMostWeights) {
+    PyErr_Format(PyExc_ValueError, "weights: %zd tensors, limit %d", count, (int)kMostWeights);
+    return NULL;
+  }
+  allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+  TensorCall* self = (TensorCall*)allocate(type, 0);
+  if (!self) return NULL;
+  self->api = api;
+  Py_IncRef(tensor_type);
+  Py_IncRef(depth);
+  self->tensor_type = tensor_type;
+  self->dispatch_depth = depth;
+  self->tracked = tracked;
+  self->device = (DlDevice){device_type, device_id};
+  self->dtype = (DlDtype){(uint8_t)code, (uint8_t)bits, 1};
+  self->n = n, self->k = k;
+  self->generation = -1;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    DlTensor t;
+    PyObject* tensor = PyTuple_GetItem(weights, i);
+    if (api->tensor_from_object(tensor, &t)) {
+      Py_DecRef((PyObject*)self);
+      return NULL;
+    }
+    Py_IncRef(tensor);
+    self->weights[i] = tensor;
+    self->addresses[i] = (char*)t.data + t.byte_offset;
+    self->weight_count = (int)i + 1;
+  }
+  return (PyObject*)self;
+}
+
+static void tensor_call_dealloc(PyObject* object) {
+  TensorCall* self = (TensorCall*)object;
+  forget_sizes(self);
+  for (int i = 0; i < self->weight_count; ++i) Py_DecRef(self->weights[i]);
+  Py_DecRef(self->tensor_type);
+  Py_DecRef(self->dispatch_depth);
+  PyTypeObject* type = Py_TYPE(object);
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+  Py_DecRef((PyObject*)type);
+}
+
+PyObject* native_generation(PyObject* module, PyObject* unused) {
+  (void)module, (void)unused;
+  return PyLong_FromLongLong(atomic_load(&generation));
+}
+
+PyObject* native_invalidate(PyObject* module, PyObject* unused) {
+  (void)module, (void)unused;
+  atomic_fetch_add(&generation, 1);
+  Py_RETURN_NONE;
+}
+
+int tensor_call_ready(void) {
+  name_requires_grad = PyUnicode_InternFromString("requires_grad");
+  name_version = PyUnicode_InternFromString("_version");
+  return name_requires_grad && name_version ? 0 : -1;
+}
+
+static PyMethodDef tensor_call_methods[] = {
+    {"run", (PyCFunction)(void (*)(void))tensor_call_run, METH_FASTCALL, kRunDoc},
+    {"add", tensor_call_add, METH_VARARGS, kAddDoc},
+    {"note", tensor_call_note, METH_VARARGS, kNoteDoc},
+    {"forget", tensor_call_forget, METH_NOARGS, "forget()\n\nThe next call of every stream takes the long way."},
+    {NULL, NULL, 0, NULL}};
+static PyType_Slot tensor_call_slots[] = {{Py_tp_doc, (void*)kTensorCallDoc},
+                                          {Py_tp_new, tensor_call_new},
+                                          {Py_tp_dealloc, tensor_call_dealloc},
+                                          {Py_tp_methods, tensor_call_methods},
+                                          {0, NULL}};
+PyType_Spec tensor_call_spec = {"humming_runtime._native.TensorCall", sizeof(TensorCall), 0, Py_TPFLAGS_DEFAULT,
+                                tensor_call_slots};

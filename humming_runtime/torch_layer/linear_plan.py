@@ -1,0 +1,143 @@
+"""One layer's weights, bound: the shortest way from Python to the driver.
+
+A call that has nothing unusual goes from its tensors straight to cuLaunchKernelEx (TensorCall).
+Everything else takes the operator and gives the same result: first calls, captures, copies of
+strided inputs, torch.compile, modes that watch operators, and errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from humming_runtime.torch_layer import binding, operator
+from humming_runtime.torch_layer.gemm_call import GemmInputs, plan_key
+from humming_runtime.torch_layer.packed_weight import PackedWeight
+from humming_runtime.torch_layer.plan_cache import Entry
+from humming_runtime.torch_layer.tensor_call import make_tensor_call, versions_of
+
+
+class LinearPlan:
+    """x (..., k) times packed (k, n) plus bias (n), bound to the tensors of `packed`.
+
+    Thread-safe. Keeps the weights alive. Tensors that are written in place are seen; for a layer
+    whose tensors are replaced, make another plan (QuantLinear does so by itself).
+    """
+
+    def __init__(self, packed: PackedWeight) -> None:
+        self.form, self.n, self.k, self.config = packed.form, packed.n, packed.k, packed.config
+        self.parts = (
+            packed.weight,
+            packed.weight_scale,
+            packed.weight_zero,
+            packed.channel_scale,
+        )
+        self.plans = binding.plans()
+        self._dtype, self._device = packed.form.activation_dtype, packed.device
+        self._weights = tuple(tensor for tensor in self.parts if tensor is not None)
+        self._tracked = not any(tensor.is_inference() for tensor in self._weights)
+        self._call = make_tensor_call(
+            self._weights,
+            self._dtype,
+            (self.n, self.k),
+            operator.current_stream,
+            tracked=self._tracked,
+        )
+        self._run = self._call.run
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return LinearPlan, (PackedWeight(self.form, self.n, self.k, *self.parts),)
+
+    def __call__(
+        self,
+        x: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        out: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Enqueue on torch's current stream of the weights' device; see functional.matmul."""
+        if torch.compiler.is_compiling():
+            return self._operator(x, bias, out)
+        target = self._empty(x) if out is None else out
+        if target is not None:
+            done = self._run(x, target, bias)
+            if done is True:
+                return target
+            if done:
+                raise self._entry().plan.failure(*done)
+        result = self._operator(x, bias, out)
+        self._learn(x)
+        return result
+
+    def prepare(self, sizes: Iterable[int]) -> None:
+        """Choose and load kernels for these m now."""
+        operator.require_cuda(self._device)
+        self._entry().plan.prepare(sizes)
+
+    def forget(self) -> None:
+        """The weights were written in a way that their versions do not show."""
+        self._call.forget()
+
+    def _empty(self, x: torch.Tensor) -> torch.Tensor | None:
+        if type(x) is not torch.Tensor or not x.dim():
+            return None  # the operator says what is wrong, or traces
+        return torch.empty((*x.shape[:-1], self.n), dtype=self._dtype, device=self._device)
+
+    def _operator(
+        self, x: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor | None
+    ) -> torch.Tensor:
+        return gemm(GemmInputs(x, *self.parts, bias, self.config, self.n, self.k), out)
+
+    def _entry(self) -> Entry:
+        return self.plans.entry(plan_key(self.config, self.n, self.k, self.parts))
+
+    def _learn(self, x: torch.Tensor) -> None:
+        """The next call like this one is short, if its stream has launched these weights."""
+        m = x.numel() // self.k
+        if m == 0 or type(x) is not torch.Tensor or x.device != self._device:
+            return
+        entry = self._entry()
+        ready = entry.plan.ready(m)
+        if ready is None:
+            return
+        self._call.add(m, ready.launch, ready.count, ready.choice)
+        if self._tracked:
+            versions = versions_of(self._weights)
+            stream = operator.current_stream(self._device)
+            if entry.knows(self._weights, versions, stream):
+                entry.tell(self)
+                self._call.note(versions, stream)
+
+
+def gemm(inputs: GemmInputs, out: torch.Tensor | None = None) -> torch.Tensor:
+    """The operator with its arguments as they are; see functional.matmul."""
+    if out is None:
+        result: torch.Tensor = torch.ops.humming.gemm(*inputs)
+        return result
+    torch.ops.humming.gemm_out(*inputs, out=out)
+    return out
+
+
+def inputs_of(x: torch.Tensor, packed: Any, bias: torch.Tensor | None) -> GemmInputs:
+    """packed: a PackedWeight, or a layer with attributes of the same names."""
+    return GemmInputs(
+        x,
+        packed.weight,
+        packed.weight_scale,
+        packed.weight_zero,
+        packed.channel_scale,
+        bias,
+        packed.config,
+        packed.n,
+        packed.k,
+    )
+
+
+def plan_of(packed: PackedWeight) -> LinearPlan:
+    """The plan of these weights, made at first use and kept with them."""
+    known: LinearPlan | None = packed.__dict__.get("_plan")
+    if known is None or known.plans is not binding.plans():
+        known = LinearPlan(packed)
+        packed.__dict__["_plan"] = known
+    return known
