@@ -15,7 +15,7 @@ from elftools.elf.elffile import ELFFile
 
 from build_tools.limits import STATIC_SHARED_BYTES
 from build_tools.plan import Planned
-from humming_runtime.contract.arguments import struct_size_bytes
+from humming_runtime.contract.launch_shape import argument_bytes
 from humming_runtime.contract.targets import target_capability
 
 RESERVED_SHARED_BYTES = 1024
@@ -96,7 +96,7 @@ def mismatches(facts: CubinFacts, planned: Planned) -> list[str]:
         ("symbols", facts.symbols, (variant.symbol,)),
         ("capability", facts.capability, target_capability(variant.target)),
         ("target", facts.target, variant.target),
-        ("parameter bytes", facts.parameter_bytes, (struct_size_bytes(),)),
+        ("parameter bytes", facts.parameter_bytes, (argument_bytes(variant),)),
     )
     found = [f"{what} {has}, planned {wanted}" for what, has, wanted in checks if has != wanted]
     if facts.static_shared_bytes > STATIC_SHARED_BYTES:

@@ -12,7 +12,7 @@ from build_tools.file_writes import write_if_changed
 from build_tools.folders import SOURCE, WorkFolder, kernel_path
 from build_tools.plan import Planned
 from humming_runtime.contract import launch_shape
-from humming_runtime.contract.arguments import GEMM_FIELDS, struct_size_bytes
+from humming_runtime.contract.arguments import GEMM_FIELDS, FieldKind, struct_size_bytes
 from humming_runtime.contract.variant_name import Variant
 
 _HEADERS = (".cuh", ".cuh.j2")
@@ -42,7 +42,12 @@ def render_sources(templates: Path, planned: Sequence[Planned]) -> dict[str, str
     for path in component_files(templates):
         target = f"{SOURCE}/{path.removesuffix('.j2')}"
         if path.endswith(".j2"):
-            fields = {"gemm_fields": GEMM_FIELDS, "struct_bytes": struct_size_bytes()}
+            fields = {
+                "fields": [f for f in GEMM_FIELDS if f.kind is not FieldKind.TENSOR_MAP],
+                "maps": [f for f in GEMM_FIELDS if f.kind is FieldKind.TENSOR_MAP],
+                "struct_bytes": struct_size_bytes(maps=False),
+                "mapped_bytes": struct_size_bytes(maps=True),
+            }
             out[target] = _render(environment, path, fields, faults)
         else:
             out[target] = (templates / path).read_text(encoding="utf-8")

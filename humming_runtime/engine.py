@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import threading
@@ -10,6 +9,7 @@ import threading
 from humming_runtime import launcher
 from humming_runtime.discover import Installed, discover
 from humming_runtime.driver import Driver
+from humming_runtime.launch_counter import LaunchCounter
 from humming_runtime.load import Loader
 from humming_runtime.problem import Device, Problem
 from humming_runtime.resolve import Decision, Shortlist, Survey, decide, judge, shortlist
@@ -17,24 +17,6 @@ from humming_runtime.resolve import Decision, Shortlist, Survey, decide, judge, 
 FORCE_VARIABLE = "HUMMING_FORCE"
 MOST_DECISIONS = 4096
 _logger = logging.getLogger("humming")
-
-
-class LaunchCounter:
-    """Counts without a lock: a tick is one atomic step of the interpreter, also without the GIL."""
-
-    def __init__(self) -> None:
-        self._ticks = itertools.count()
-        self.add = self._ticks.__next__
-        self._lock = threading.Lock()
-        self._reads = 0
-
-    @property
-    def value(self) -> int:
-        """Every reading is a tick itself and is taken off again."""
-        with self._lock:
-            count = next(self._ticks) - self._reads
-            self._reads += 1
-            return count
 
 
 class Engine:

@@ -6,10 +6,11 @@ Nothing is shared between launches: arguments go by value, reductions stay insid
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from humming_runtime.contract.arguments import pack_into, struct_size_bytes
+from humming_runtime.contract.arguments import pack_into
+from humming_runtime.contract.launch_shape import argument_bytes, uses_tensor_maps
 from humming_runtime.contract.variant_name import Variant
 from humming_runtime.engine import Engine
 from humming_runtime.errors import DriverError, UsageError
@@ -20,7 +21,6 @@ from humming_runtime.tensor_map import (
     activation_map,
     encode,
     scale_map,
-    uses_tensor_maps,
     weight_map,
     zero_map,
 )
@@ -44,7 +44,6 @@ class Ready:
     generation: int
     choice: int
     launch: Launch
-    count: Callable[[], int]
 
 
 class GemmPlan:
@@ -100,7 +99,6 @@ class GemmPlan:
         )
         if failed is not None:
             raise self.failure(*failed)
-        ready.count()
 
     def prepare(self, sizes: Iterable[int]) -> None:
         """Choose and load the kernels for these m now, so that no later call has to.
@@ -144,11 +142,11 @@ class GemmPlan:
             tensor = activation_map(variant, 0, k, m, k)
 
         can_overlap = self._can_overlap and variant.schedule in _WAITING_SCHEDULES
+        counter = engine.counter(accepted.entry.name)
         launch = make_launch(
-            engine.driver, function, shape, template, tensor, can_overlap=can_overlap
+            engine.driver, function, shape, template, tensor, counter, can_overlap=can_overlap
         )
-        count = engine.counter(accepted.entry.name).add
-        ready = Ready(accepted, generation, choice, launch, count)
+        ready = Ready(accepted, generation, choice, launch)
         with self._lock:
             self._ready.pop(m, None)
             self._ready[m] = ready
@@ -158,7 +156,7 @@ class GemmPlan:
 
     def _template(self, accepted: Accepted, m: int) -> bytes:
         given, shape = self.operands, accepted.shape
-        buffer = bytearray(struct_size_bytes())
+        buffer = bytearray(argument_bytes(accepted.variant))
         values: dict[str, int | bytes] = {
             "weight": given.weight,
             "weight_scale": given.weight_scale,

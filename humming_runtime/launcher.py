@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from humming_runtime.contract.arguments import offsets
 from humming_runtime.contract.launch_shape import LaunchShape
 from humming_runtime.driver import Driver, Function
+from humming_runtime.launch_counter import LaunchCounter
 from humming_runtime.launch_slot import LaunchSlot
 from humming_runtime.tensor_map import TensorMap
 
@@ -56,9 +57,15 @@ class PythonLaunch:
     """By way of ctypes: a slot is taken for the time of a call, so that threads share none."""
 
     def __init__(
-        self, make: Callable[[], LaunchSlot], driver: Driver, *, can_overlap: bool
+        self,
+        make: Callable[[], LaunchSlot],
+        driver: Driver,
+        counter: LaunchCounter,
+        *,
+        can_overlap: bool,
     ) -> None:
         self._make = make
+        self._count = counter.add
         self._launch = driver.launch
         self._can_overlap = can_overlap
         self._idle: list[LaunchSlot] = []
@@ -82,6 +89,7 @@ class PythonLaunch:
         slot.patch(activation, activation_stride, output, output_stride, bias)
         self._launch(slot.prepared, stream, overlap=overlap and self._can_overlap)
         self._idle.append(slot)
+        self._count()
 
 
 def make_launch(
@@ -90,6 +98,7 @@ def make_launch(
     shape: LaunchShape,
     template: bytes,
     activations: TensorMap | None,
+    counter: LaunchCounter,
     *,
     can_overlap: bool,
 ) -> Launch:
@@ -99,6 +108,7 @@ def make_launch(
         return PythonLaunch(
             lambda: LaunchSlot(driver, function, shape, template, activations),
             driver,
+            counter,
             can_overlap=can_overlap,
         )
     at = [_OFFSETS[name] for name in _PATCHED]
@@ -110,6 +120,8 @@ def make_launch(
         template,
         tuple(at),
         (0,) * 9 if activations is None else activations.encoding(),
+        counter,
+        counter.address,
     )
     return launch
 

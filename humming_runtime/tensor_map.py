@@ -78,11 +78,6 @@ class TensorMap:
         )
 
 
-def uses_tensor_maps(variant: Variant) -> bool:
-    """Decode and multistage kernels take pointers."""
-    return variant.schedule == "prefill"
-
-
 def activation_map(variant: Variant, address: int, stride: int, m: int, k: int) -> TensorMap:
     """Activations (m, k), `stride` elements between rows."""
     rows = launch_shape.activation_box_rows(variant, m)

@@ -1,7 +1,8 @@
 """The kernel argument: one struct by value, described once.
 
 `GEMM_FIELDS` generates the CUDA header (build side), the packer (runtime) and a part of the contract hash.
-Order inside the struct: tensor maps (64-byte aligned), pointers, 64-bit strides, 32-bit values.
+Order inside the struct: pointers, 64-bit strides, 32-bit values, then tensor maps (64-byte aligned). Only kernels
+that use maps have them: the driver copies every byte of a launch.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from enum import Enum
 class FieldKind(Enum):
     """Storage of a field; `size_bytes` is also its alignment except for tensor maps (64)."""
 
-    TENSOR_MAP = "tensor_map"
     POINTER = "pointer"
     INT64 = "int64"
     INT32 = "int32"
+    TENSOR_MAP = "tensor_map"
 
     @property
     def size_bytes(self) -> int:
@@ -46,10 +47,6 @@ class Field:
 _T, _P, _L, _I = FieldKind.TENSOR_MAP, FieldKind.POINTER, FieldKind.INT64, FieldKind.INT32
 
 GEMM_FIELDS: tuple[Field, ...] = (
-    Field("activation_map", _T, "activations (m, k), 128-byte swizzle; used by TMA schedules"),
-    Field("weight_map", _T, "packed weights as (n/16, bytes of a row of tiles)"),
-    Field("scale_map", _T, "group scales as (n/16, groups * 16)"),
-    Field("zero_map", _T, "zero points as (n/16, groups * 16)"),
     Field("activation", _P, "activations (m, k), row stride activation_stride"),
     Field("activation_scale", _P, "fp32 per token (m) or per token and group; null for 16-bit"),
     Field("activation_permutation", _P, "int32 (k): act-order gather of k; null = identity"),
@@ -88,6 +85,10 @@ GEMM_FIELDS: tuple[Field, ...] = (
         "decode: 1 = the next kernel may start at once, 0 = after the last request of weights",
     ),
     Field("stages", _I, "depth of the shared-memory ring where it is chosen at launch"),
+    Field("activation_map", _T, "activations (m, k), 128-byte swizzle; used by TMA schedules"),
+    Field("weight_map", _T, "packed weights as (n/16, bytes of a row of tiles)"),
+    Field("scale_map", _T, "group scales as (n/16, groups * 16)"),
+    Field("zero_map", _T, "zero points as (n/16, groups * 16)"),
 )
 
 
@@ -104,10 +105,10 @@ def offsets() -> dict[str, int]:
     return out
 
 
-def struct_size_bytes() -> int:
-    """Size of the struct: the end of the last field rounded up to the struct's alignment."""
-    last = GEMM_FIELDS[-1]
-    end = offsets()[last.name] + last.kind.size_bytes
+def struct_size_bytes(*, maps: bool) -> int:
+    """Size of the struct with or without tensor maps: a multiple of its alignment."""
+    fields = [f for f in GEMM_FIELDS if maps or f.kind is not FieldKind.TENSOR_MAP]
+    end = offsets()[fields[-1].name] + fields[-1].kind.size_bytes
     return -(-end // STRUCT_ALIGNMENT_BYTES) * STRUCT_ALIGNMENT_BYTES
 
 
@@ -119,7 +120,7 @@ _PACKERS = {
 
 
 def pack_into(buffer: bytearray, values: Mapping[str, int | bytes]) -> None:
-    """Write `values` into `buffer` (struct_size_bytes long); fields not named keep their bytes.
+    """Write `values` into `buffer` (struct_size_bytes long, either way); fields not named keep their bytes.
 
     Raises: KeyError for a name that is no field, struct.error for a value out of range,
     ValueError for a tensor map that is not 128 bytes.

@@ -15,7 +15,7 @@ def contract_hash() -> str:
     at = offsets()
     facts = {
         "arguments": [[f.name, f.kind.value, at[f.name]] for f in GEMM_FIELDS],
-        "argument_bytes": struct_size_bytes(),
+        "argument_bytes": [struct_size_bytes(maps=maps) for maps in (False, True)],
         "layouts": LAYOUT_VERSIONS,
         "manifest": SCHEMA_VERSION,
     }

@@ -12,12 +12,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from humming_runtime.contract.arguments import struct_size_bytes
 from humming_runtime.contract.variant_name import Variant
 
 MIN_DECODE_STAGES = 2
 ROW_PAD_BYTES = 16
 TMA_ALIGNMENT_BYTES = 1024
 """Ring stages of the prefill schedule start at this alignment (128-byte swizzle repeats after 1,024)."""
+
+
+def uses_tensor_maps(variant: Variant) -> bool:
+    """Decode and multistage kernels take pointers; their argument struct has no maps."""
+    return variant.schedule == "prefill"
+
+
+def argument_bytes(variant: Variant) -> int:
+    """Size of the kernel's argument struct."""
+    return struct_size_bytes(maps=uses_tensor_maps(variant))
 
 
 def groups_per_128(variant: Variant) -> int:

@@ -69,7 +69,11 @@ LaunchFailure launch_run(Launch* self, const LaunchCall* call) {
     PyThreadState* state = PyEval_SaveThread();  // a full queue blocks, and host functions may need the lock
     code = launch(&config, function, parameters, NULL);
     PyEval_RestoreThread(state);
-    if (code) result = failure(1, code);
+    if (code) {
+      result = failure(1, code);
+    } else {
+      ++*self->launches;
+    }
   }
   if (foreign) {
     void* popped = NULL;
@@ -84,27 +88,29 @@ PyObject* failure_as_object(LaunchFailure failed) {
 }
 
 static const char kLaunchDoc[] =
-    "Launch(driver, kernel, shape, template, offsets, map)\n\n"
+    "Launch(driver, kernel, shape, template, offsets, map, counter, cell)\n\n"
     "driver: addresses of cuLaunchKernelEx, cuCtxGetCurrent, cuCtxPushCurrent_v2, cuCtxPopCurrent_v2 and\n"
     "cuTensorMapEncodeTiled. kernel: (function, context). shape: (grid, threads, shared bytes, cluster, can overlap).\n"
     "template: the argument struct. offsets: of activation, activation_stride, output, output_stride, bias and\n"
-    "activation_map (-1: none). map: (data type, size x, size y, box x, box y, interleave, swizzle, L2 promotion, fill).";
+    "activation_map (-1: none). map: (data type, size x, size y, box x, box y, interleave, swizzle, L2 promotion, fill).\n"
+    "counter: kept as long as the launch; cell: address of its 64-bit number, one more for each launch.";
 
 static PyObject* launch_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   (void)kwargs;
-  unsigned long long driver[5], function, context;
+  unsigned long long driver[5], function, context, cell;
+  PyObject* counter;
   const char* template_bytes;
   Py_ssize_t template_size;
   LaunchOffsets at;
   MapFacts map;
   unsigned grid, threads, shared_bytes, cluster;
   int can_overlap;
-  if (!PyArg_ParseTuple(args, "(KKKKK)(KK)(IIIIp)y#(iiiiii)(iKKIIiiii):Launch", &driver[0], &driver[1], &driver[2],
+  if (!PyArg_ParseTuple(args, "(KKKKK)(KK)(IIIIp)y#(iiiiii)(iKKIIiiii)OK:Launch", &driver[0], &driver[1], &driver[2],
                         &driver[3], &driver[4], &function, &context, &grid, &threads, &shared_bytes, &cluster,
                         &can_overlap, &template_bytes, &template_size, &at.activation, &at.activation_stride,
                         &at.output, &at.output_stride, &at.bias, &at.activation_map, &map.data_type, &map.size_x,
                         &map.size_y, &map.box_x, &map.box_y, &map.interleave, &map.swizzle, &map.l2_promotion,
-                        &map.fill)) {
+                        &map.fill, &counter, &cell)) {
     return NULL;
   }
   const int fields[] = {at.activation, at.activation_stride, at.output, at.output_stride, at.bias};
@@ -130,6 +136,9 @@ static PyObject* launch_new(PyTypeObject* type, PyObject* args, PyObject* kwargs
   self->offsets = at;
   self->map = map;
   self->encoded_address = 0;
+  Py_IncRef(counter);
+  self->counter = counter;
+  self->launches = (int64_t*)cell;
   self->template_size = template_size;
   self->template_bytes = PyMem_Malloc((size_t)template_size);
   if (!self->template_bytes) {
@@ -167,6 +176,7 @@ static PyObject* launch_launch(PyObject* object, PyObject* args) {
 static void launch_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   PyMem_Free(((Launch*)self)->template_bytes);
+  Py_DecRef(((Launch*)self)->counter);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
   Py_DecRef((PyObject*)type);
 }

@@ -37,6 +37,8 @@ typedef struct {
   int can_overlap;
   LaunchOffsets offsets;
   MapFacts map;
+  PyObject* counter;  // owner of `launches`
+  int64_t* launches;
   uint64_t encoded_address, encoded_stride;  // what the tensor map in the template is for
   Py_ssize_t template_size;
   unsigned char* template_bytes;

@@ -18,7 +18,6 @@ static atomic_llong generation;  // moves where every cached choice of kernels i
 typedef struct {
   int64_t m;  // 0: free
   Launch* launch;
-  PyObject* count;
 } Size;
 
 typedef struct {
@@ -48,7 +47,6 @@ static void forget_sizes(TensorCall* self) {
     if (!self->sizes[i].m) continue;
     self->sizes[i].m = 0;
     Py_DecRef((PyObject*)self->sizes[i].launch);
-    Py_DecRef(self->sizes[i].count);
   }
   self->size_count = 0;
 }
@@ -177,26 +175,20 @@ static PyObject* tensor_call_run(PyObject* object, PyObject* const* args, Py_ssi
   call.activation = (int64_t)((char*)a.data + a.byte_offset);
   call.output = (int64_t)((char*)c.data + c.byte_offset);
   Launch* const launch = size->launch;
-  PyObject* const counter = size->count;
   Py_IncRef((PyObject*)launch);  // another thread may change the table while the launch waits
-  Py_IncRef(counter);
   const LaunchFailure failed = launch_run(launch, &call);
-  PyObject* ticked = failed.call ? NULL : PyObject_CallNoArgs(counter);
   Py_DecRef((PyObject*)launch);
-  Py_DecRef(counter);
   if (failed.call) return failure_as_object(failed);
-  if (!ticked) return NULL;
-  Py_DecRef(ticked);
   Py_RETURN_TRUE;
 }
 
-static const char kAddDoc[] = "add(m, launch, count, generation)\n\nCalls with m rows take this launch from now on.";
+static const char kAddDoc[] = "add(m, launch, generation)\n\nCalls with m rows take this launch from now on.";
 
 static PyObject* tensor_call_add(PyObject* object, PyObject* args) {
   TensorCall* self = (TensorCall*)object;
   long long m, made_in;
-  PyObject *launch, *counter;
-  if (!PyArg_ParseTuple(args, "LO!OL:add", &m, native_launch_type(), &launch, &counter, &made_in)) return NULL;
+  PyObject* launch;
+  if (!PyArg_ParseTuple(args, "LO!L:add", &m, native_launch_type(), &launch, &made_in)) return NULL;
   if (m < 1) {
     PyErr_SetString(PyExc_ValueError, "m: must be positive");
     return NULL;
@@ -207,14 +199,12 @@ static PyObject* tensor_call_add(PyObject* object, PyObject* args) {
   self->generation = now;
   Size* size = find_size(self, m);
   Py_IncRef(launch);
-  Py_IncRef(counter);
   if (size->m) {
     Py_DecRef((PyObject*)size->launch);
-    Py_DecRef(size->count);
   } else {
     ++self->size_count;
   }
-  *size = (Size){m, (Launch*)launch, counter};
+  *size = (Size){m, (Launch*)launch};
   Py_RETURN_NONE;
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
+from torch.compiler import is_compiling
 
 from humming_runtime.torch_layer import binding
 from humming_runtime.torch_layer.linear_plan import gemm, inputs_of, plan_of
@@ -24,7 +25,7 @@ def matmul(
     Raises: UsageError for tensors that do not fit, GradientError where a backward pass is needed,
     NoKernelError, CaptureError where a kernel is first used inside a graph capture (see prepare).
     """
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return gemm(inputs_of(x, packed, bias), out)
     return plan_of(packed)(x, bias, out)
 

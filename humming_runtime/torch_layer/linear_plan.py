@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch.compiler import is_compiling
 
 from humming_runtime.torch_layer import binding, operator
 from humming_runtime.torch_layer.gemm_call import GemmInputs, plan_key
@@ -57,7 +58,7 @@ class LinearPlan:
         out: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Enqueue on torch's current stream of the weights' device; see functional.matmul."""
-        if torch.compiler.is_compiling():
+        if is_compiling():
             return self._operator(x, bias, out)
         target = self._empty(x) if out is None else out
         if target is not None:
@@ -82,7 +83,7 @@ class LinearPlan:
     def _empty(self, x: torch.Tensor) -> torch.Tensor | None:
         if type(x) is not torch.Tensor or not x.dim():
             return None  # the operator says what is wrong, or traces
-        return torch.empty((*x.shape[:-1], self.n), dtype=self._dtype, device=self._device)
+        return x.new_empty((*x.shape[:-1], self.n))  # faster than torch.empty
 
     def _operator(
         self, x: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor | None
@@ -101,7 +102,7 @@ class LinearPlan:
         ready = entry.plan.ready(m)
         if ready is None:
             return
-        self._call.add(m, ready.launch, ready.count, ready.choice)
+        self._call.add(m, ready.launch, ready.choice)
         if self._tracked:
             versions = versions_of(self._weights)
             stream = operator.current_stream(self._device)

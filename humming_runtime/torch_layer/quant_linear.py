@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.compiler import is_compiling
 
 from humming_runtime.errors import UsageError
 from humming_runtime.torch_layer import binding
@@ -86,7 +87,7 @@ class QuantLinear(nn.Module):
 
     def forward(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Shapes: x (..., in_features) -> (..., out_features)."""
-        if torch.compiler.is_compiling():
+        if is_compiling():
             return gemm(inputs_of(x, self, self.bias), out)
         return self._bound()(x, self.bias, out)
 

@@ -34,7 +34,7 @@ class TensorCall(Protocol):
     ) -> bool | Failure:
         """True: launched. False: take the long way. A tuple: the driver's call that failed."""
 
-    def add(self, m: int, launch: Launch, count: Callable[[], int], choice: int, /) -> None:
+    def add(self, m: int, launch: Launch, choice: int, /) -> None:
         """Calls with m rows take this launch, chosen when launcher.choices was at `choice`."""
 
     def note(self, versions: tuple[int, ...], stream: int, /) -> None:
@@ -87,7 +87,7 @@ class PythonTensorCall:
         self._versions: tuple[int, ...] | None = None
         self._streams: set[int] = set()
         self._choice = -1
-        self._sizes: dict[int, tuple[Launch, Callable[[], int]]] = {}
+        self._sizes: dict[int, Launch] = {}
 
     def run(
         self, x: torch.Tensor, out: torch.Tensor, bias: torch.Tensor | None, /
@@ -108,23 +108,21 @@ class PythonTensorCall:
         known = self._sizes.get(m)
         if known is None or (self._tracked and stream not in self._streams):
             return False
-        launch, count = known
         address = None if bias is None else bias.data_ptr()
-        failed = launch.launch(
+        failed = known.launch(
             x.data_ptr(), stride, out.data_ptr(), target[1], address, stream, self._tracked
         )
         if failed is not None:
             return failed
-        count()
         return True
 
-    def add(self, m: int, launch: Launch, count: Callable[[], int], choice: int, /) -> None:
+    def add(self, m: int, launch: Launch, choice: int, /) -> None:
         if choice != choices.value:
             return  # chosen before the choice became void
         if self._choice != choice or len(self._sizes) >= MOST_SIZES:
             self._sizes = {}
         self._choice = choice
-        self._sizes[m] = launch, count
+        self._sizes[m] = launch
 
     def note(self, versions: tuple[int, ...], stream: int, /) -> None:
         if versions != self._versions or len(self._streams) >= MOST_STREAMS:

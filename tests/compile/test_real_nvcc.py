@@ -11,7 +11,7 @@ from build_tools.cli import main
 from build_tools.errors import ToolchainError
 from build_tools.spec_load import load_specs
 from build_tools.toolchain import find_toolchain
-from humming_runtime.contract.arguments import struct_size_bytes
+from humming_runtime.contract.launch_shape import argument_bytes
 from humming_runtime.contract.manifest import from_json
 from humming_runtime.discover import Package, read_package
 from humming_runtime.load import read_cubin
@@ -54,7 +54,7 @@ def test_every_arch_builds_a_wheel_of_kernels_for_its_target(built, arch):
     for kernel in manifest.kernels:
         assert kernel.variant.target == arch.target
         assert kernel.variant.tier == arch.tier
-        assert kernel.parameter_bytes == struct_size_bytes()
+        assert kernel.parameter_bytes == argument_bytes(kernel.variant)
         assert kernel.spill_bytes == 0
         assert read_cubin(folder / kernel.file, kernel)
 

@@ -210,7 +210,7 @@ struct HopperPrefill : PrefillRing<Traits> {
     }
   }
 
-  __device__ static void run(const GemmArguments& args, unsigned char* dynamic_shared, Barriers& barriers) {
+  __device__ static void run(const MappedGemmArguments& args, unsigned char* dynamic_shared, Barriers& barriers) {
     const int warp = threadIdx.x >> 5;
     const uint32_t misaligned = ptx::shared_address(dynamic_shared) & 1023;
     unsigned char* ring_base = dynamic_shared + (misaligned ? 1024 - misaligned : 0);

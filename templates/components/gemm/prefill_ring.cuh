@@ -75,7 +75,7 @@ struct PrefillRing {
     }
   };
 
-  __device__ static void request_weights(const GemmArguments& args, const Tile& tile, unsigned char* stage,
+  __device__ static void request_weights(const MappedGemmArguments& args, const Tile& tile, unsigned char* stage,
                                          uint64_t* full, int step) {
     const int k_step = tile.first_step + step;
     const int row = tile.tile_n * kTiles16;
@@ -91,7 +91,7 @@ struct PrefillRing {
     }
   }
 
-  __device__ static void request_activations(const GemmArguments& args, const Tile& tile, unsigned char* stage,
+  __device__ static void request_activations(const MappedGemmArguments& args, const Tile& tile, unsigned char* stage,
                                              uint64_t* full, int step) {
     const int k = (tile.first_step + step) * kStepK;
 #pragma unroll
@@ -101,7 +101,7 @@ struct PrefillRing {
     }
   }
 
-  __device__ static void produce(const GemmArguments& args, const Tile& tile, unsigned char* ring_base,
+  __device__ static void produce(const MappedGemmArguments& args, const Tile& tile, unsigned char* ring_base,
                                  Barriers& barriers) {
     const int ahead = min(kStages, tile.steps);
     for (int s = 0; s < ahead; ++s) request_weights(args, tile, ring_base + s * kStageBytes, &barriers.full[s], s);

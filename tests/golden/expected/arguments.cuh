@@ -9,11 +9,7 @@ namespace humming {
 struct alignas(64) TensorMap {
   unsigned char bytes[128];
 };
-struct GemmArguments {
-  TensorMap activation_map;  // activations (m, k), 128-byte swizzle; used by TMA schedules
-  TensorMap weight_map;  // packed weights as (n/16, bytes of a row of tiles)
-  TensorMap scale_map;  // group scales as (n/16, groups * 16)
-  TensorMap zero_map;  // zero points as (n/16, groups * 16)
+struct alignas(64) GemmArguments {
   void* activation;  // activations (m, k), row stride activation_stride
   void* activation_scale;  // fp32 per token (m) or per token and group; null for 16-bit
   void* activation_permutation;  // int32 (k): act-order gather of k; null = identity
@@ -45,6 +41,15 @@ struct GemmArguments {
   int32_t early_successor;  // decode: 1 = the next kernel may start at once, 0 = after the last request of weights
   int32_t stages;  // depth of the shared-memory ring where it is chosen at launch
 };
-static_assert(sizeof(GemmArguments) == 768, "argument struct differs from the field table");
+static_assert(sizeof(GemmArguments) == 256, "argument struct differs from the field table");
+
+// Of kernels that copy by tensor maps.
+struct MappedGemmArguments : GemmArguments {
+  TensorMap activation_map;  // activations (m, k), 128-byte swizzle; used by TMA schedules
+  TensorMap weight_map;  // packed weights as (n/16, bytes of a row of tiles)
+  TensorMap scale_map;  // group scales as (n/16, groups * 16)
+  TensorMap zero_map;  // zero points as (n/16, groups * 16)
+};
+static_assert(sizeof(MappedGemmArguments) == 768, "argument struct differs from the field table");
 
 }  // namespace humming

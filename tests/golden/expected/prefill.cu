@@ -19,7 +19,7 @@ struct Traits {
 }  // namespace humming
 
 extern "C" __global__ void __launch_bounds__(288, 1)
-    dense_bf16_u4_bf16_g32bf16_frag16_hopper__prefill_t64x128x128_w8_s4_sm90a(const __grid_constant__ humming::GemmArguments args) {
+    dense_bf16_u4_bf16_g32bf16_frag16_hopper__prefill_t64x128x128_w8_s4_sm90a(const __grid_constant__ humming::MappedGemmArguments args) {
   using Kernel = humming::HopperPrefill<humming::Traits>;
   extern __shared__ __align__(1024) unsigned char dynamic_shared[];
   __shared__ Kernel::Barriers barriers;

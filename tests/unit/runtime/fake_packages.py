@@ -5,6 +5,7 @@ import struct
 from pathlib import Path
 
 from humming_runtime.contract.fingerprint import contract_hash
+from humming_runtime.contract.launch_shape import argument_bytes
 from humming_runtime.contract.manifest import Cost, KernelEntry, Manifest, to_json
 from humming_runtime.contract.targets import target_capability
 from humming_runtime.contract.variant_name import Variant
@@ -34,7 +35,7 @@ def entry(name, image, cost=None):
         size_bytes=len(image),
         registers=168,
         static_shared_bytes=176,
-        parameter_bytes=768,
+        parameter_bytes=argument_bytes(Variant.parse(name)),
         spill_bytes=0,
         source_sha256="0" * 64,
         cost=cost,

@@ -34,7 +34,8 @@ class StubCuda:
     """Devices are capabilities. `capturing`: streams in capture. `fail`: call name -> CUresult."""
 
     capabilities: tuple[tuple[int, int], ...] = ((9, 0),)
-    struct_bytes: int = 768
+    struct_bytes: int = 768  # of kernels that take tensor maps
+    plain_bytes: int = 256
     capturing: set[int] = field(default_factory=set)
     fail: dict[str, int] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
@@ -77,6 +78,7 @@ class StubCuda:
 
     def __post_init__(self):
         self._keep = []
+        self._loaded = {}
         self._local = threading.local()
         self._lock = threading.Lock()
         for name, types in self.SIGNATURES.items():
@@ -137,6 +139,7 @@ class StubCuda:
 
     def _cuLibraryGetKernel(self, out, library, name):
         self.symbols.append(name.decode())
+        self._loaded[library + 0x2000] = name.decode()
         _write(out, c.c_void_p, library + 0x1000)
 
     def _cuLibraryUnload(self, library):
@@ -197,7 +200,8 @@ class StubCuda:
         address = c.cast(parameters, c.POINTER(c.c_void_p))[0]
         if address % 64:
             return 1
-        arguments = c.string_at(address, self.struct_bytes)
+        maps = "prefill" in self._loaded.get(function, "prefill")
+        arguments = c.string_at(address, self.struct_bytes if maps else self.plain_bytes)
         self.launches.append(
             Launch(
                 function, sizes[:3], sizes[3:6], sizes[6], stream, found, arguments,

@@ -15,7 +15,7 @@ from humming_runtime.errors import DriverError, NoDeviceError
 from humming_runtime.prepared_launch import PreparedLaunch
 
 CLUSTER, OVERLAP = 4, 6
-ARGUMENTS = bytes(range(256)) * 2 + bytes(struct_size_bytes() - 512)
+ARGUMENTS = bytes(range(256))  # of a kernel without tensor maps
 
 
 def shape(cluster=1):
@@ -97,12 +97,12 @@ def test_overlap_of_one_launch_does_not_stay_for_the_next(stub):
 
 def test_fields_are_patched_at_the_offsets_of_the_contract(stub):
     driver = Driver(stub)
-    prepared = PreparedLaunch(loaded(driver), shape(), bytes(struct_size_bytes()))
+    prepared = PreparedLaunch(loaded(driver), shape(), bytes(struct_size_bytes(maps=True)))
     prepared.field("output").value = 0x7FFF_0000_1230
-    raw = prepared.arguments(struct_size_bytes())
+    raw = prepared.arguments(struct_size_bytes(maps=True))
     at = offsets()["output"]
     assert int.from_bytes(raw[at : at + 8], "little") == 0x7FFF_0000_1230
-    assert raw[:at] + raw[at + 8 :] == bytes(struct_size_bytes() - 8)
+    assert raw[:at] + raw[at + 8 :] == bytes(struct_size_bytes(maps=True) - 8)
 
 
 def test_a_thread_without_context_gets_the_devices_primary_one(stub):

@@ -12,8 +12,9 @@ from humming_runtime import engine as engine_module
 from humming_runtime.contract.variant_name import ScaleScheme
 from humming_runtime.discover import discover
 from humming_runtime.driver import Driver
-from humming_runtime.engine import MOST_DECISIONS, Engine, LaunchCounter, process_engine
+from humming_runtime.engine import MOST_DECISIONS, Engine, process_engine
 from humming_runtime.errors import DriverError, IntegrityError, NoKernelError
+from humming_runtime.launch_counter import LaunchCounter
 from humming_runtime.problem import Problem
 from humming_runtime.resolve import Distance
 
@@ -132,9 +133,8 @@ def test_the_process_has_one_engine(monkeypatch):
 
 CORE = (
     "cli cubin_file discover doctor driver driver_abi engine errors explanation gemm_plan "
-    "known_devices launch_slot launcher listing load prepared_launch problem resolve selection "
-    "tensor_map "
-    "weight_operands"
+    "known_devices launch_counter launch_slot launcher listing load prepared_launch problem "
+    "resolve selection tensor_map weight_operands"
 )
 IMPORTS = f"""
 import sys

@@ -62,7 +62,7 @@ def fields(raw):
     for field in GEMM_FIELDS:
         at = offsets()[field.name]
         if field.kind is FieldKind.TENSOR_MAP:
-            found[field.name] = raw[at : at + 128]
+            found[field.name] = raw[at : at + 128] or bytes(128)
         else:
             found[field.name] = struct.unpack_from(formats[field.kind], raw, at)[0]
     return found

@@ -38,6 +38,6 @@ def test_arguments_of_another_size_are_refused_by_the_extension():
     native = pytest.importorskip("humming_runtime._native")
     shape, offsets, no_map = (1, 32, 0, 1, False), (0, 8, 16, 24, 32, -1), (0,) * 9
     with pytest.raises(ValueError, match="offset 32: outside of the arguments"):
-        native.Launch((1,) * 5, (1, 1), shape, bytes(32), offsets, no_map)
+        native.Launch((1,) * 5, (1, 1), shape, bytes(32), offsets, no_map, None, 0)
     with pytest.raises(ValueError, match="arguments: 8192 bytes, limit 4096"):
-        native.Launch((1,) * 5, (1, 1), shape, bytes(8192), offsets, no_map)
+        native.Launch((1,) * 5, (1, 1), shape, bytes(8192), offsets, no_map, None, 0)

@@ -6,6 +6,7 @@ import fake_packages as fake
 import pytest
 
 from humming_runtime import tensor_map
+from humming_runtime.contract import launch_shape
 from humming_runtime.contract.variant_name import Variant
 from humming_runtime.driver import Driver
 from humming_runtime.errors import UsageError
@@ -114,5 +115,5 @@ def test_what_tma_cannot_address_is_refused_before_the_driver(encoded, stub, cha
 
 def test_only_the_prefill_schedule_uses_maps():
     names = (fake.DECODE, fake.PREFILL, fake.MULTISTAGE)
-    uses = [tensor_map.uses_tensor_maps(Variant.parse(name)) for name in names]
+    uses = [launch_shape.uses_tensor_maps(Variant.parse(name)) for name in names]
     assert uses == [False, True, False]
