@@ -39,7 +39,7 @@ class Engine:
         self._lock = threading.Lock()
         self._devices: dict[int, Device] = {}
         self._counters: dict[str, LaunchCounter] = {}
-        self._decisions: dict[tuple[Problem, Device], Decision] = {}
+        self._decisions: dict[tuple[Problem, Device, str | None], Decision] = {}
         self._shortlists: dict[tuple[object, ...], Shortlist] = {}
         self._logged: set[tuple[object, ...]] = set()
         for fault in self.installed.faults:
@@ -80,13 +80,16 @@ class Engine:
         known = self._devices.get(ordinal)
         return known or self._devices.setdefault(ordinal, self.driver.device(ordinal))
 
-    def resolve(self, problem: Problem, device: Device) -> Decision:
-        """The decision for a problem, taken once and logged once. Raises: NoKernelError."""
-        key = problem, device
+    def resolve(self, problem: Problem, device: Device, force: str | None = None) -> Decision:
+        """The decision for a problem, taken once and logged once.
+
+        force: name of the variant that must run, in place of the engine's. Raises: NoKernelError.
+        """
+        key = problem, device, force
         known = self._decisions.get(key)
         if known is not None:
             return known
-        generation, force = self.generation, self._force
+        generation, force = self.generation, force or self._force
         kernels = self._shortlist(problem, device, force)
         decision = decide(problem, device, self.installed.packages, kernels, force)
         with self._lock:

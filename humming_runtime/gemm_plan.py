@@ -47,18 +47,21 @@ class Ready:
 
 
 class GemmPlan:
-    """Launches one layer on one device. Thread-safe.
+    """Launches one layer on one device. Thread-safe. force: name of the variant that must run.
 
     The owner keeps the operands' memory alive and in place. Raises: UsageError at once for operands
     that no kernel takes; NoKernelError, IntegrityError, DriverError at the first call of an m;
     CaptureError where that call is inside a stream capture.
     """
 
-    def __init__(self, operands: WeightOperands, ordinal: int, engine: Engine) -> None:
+    def __init__(
+        self, operands: WeightOperands, ordinal: int, engine: Engine, force: str | None = None
+    ) -> None:
         operands.check()
         self.operands = operands
         self.device = engine.device(ordinal)
         self._engine = engine
+        self._force = force
         self._lock = threading.Lock()
         self._ready: dict[int, Ready] = {}
         self._maps: dict[int, dict[str, bytes]] = {}
@@ -133,7 +136,7 @@ class GemmPlan:
             raise UsageError(f"m: out of range ({m}, limit {MOST_SIZE})")
         engine, device = self._engine, self.device
         generation, choice = engine.generation, choices.value
-        accepted = engine.resolve(self.operands.problem(m), device).chosen
+        accepted = engine.resolve(self.operands.problem(m), device, self._force).chosen
         function = engine.loader.load(accepted, device, stream)
         variant, shape, template = accepted.variant, accepted.shape, self._template(accepted, m)
         tensor = None

@@ -36,7 +36,7 @@ def operands_of(key: PlanKey) -> WeightOperands:
 
 def plans_of(engine: Engine) -> PlanCache:
     """An empty cache whose plans launch through `engine`."""
-    return PlanCache(lambda key: GemmPlan(operands_of(key), key.device, engine))
+    return PlanCache(lambda key: GemmPlan(operands_of(key), key.device, engine, key.kernel or None))
 
 
 _lock = threading.Lock()

@@ -17,22 +17,27 @@ def matmul(
     packed: PackedWeight,
     bias: torch.Tensor | None = None,
     out: torch.Tensor | None = None,
+    kernel: str = "",
 ) -> torch.Tensor:
     """x (..., k) times packed (k, n) plus bias (n), on the device of x and torch's current stream.
 
     Rows of x need one stride, a multiple of 8, and a 16-byte aligned address; else x is copied.
     out: takes the result and is returned. Its rows need the same; nothing is copied for it.
+    kernel: name of the variant that must run (`humming list --names`), for this call alone.
     Raises: UsageError for tensors that do not fit, GradientError where a backward pass is needed,
     NoKernelError, CaptureError where a kernel is first used inside a graph capture (see prepare).
     """
     if is_compiling():
-        return gemm(inputs_of(x, packed, bias), out)
-    return plan_of(packed)(x, bias, out)
+        return gemm(inputs_of(x, packed, bias, kernel), out)
+    return plan_of(packed)(x, bias, out, kernel)
 
 
-def prepare(packed: PackedWeight, sizes: Iterable[int]) -> None:
-    """Choose and load kernels for these m now: before a graph is captured, or to fail early."""
-    plan_of(packed).prepare(sizes)
+def prepare(packed: PackedWeight, sizes: Iterable[int], kernel: str = "") -> None:
+    """Choose and load kernels for these m now: before a graph is captured, or to fail early.
+
+    kernel: as for the calls that follow.
+    """
+    plan_of(packed).prepare(sizes, kernel)
 
 
 def weights_written(packed: PackedWeight) -> None:

@@ -31,6 +31,7 @@ class GemmInputs(NamedTuple):
     config: str
     n: int
     k: int
+    kernel: str = ""  # name of the variant that must run
 
     @property
     def packed(self) -> tuple[torch.Tensor | None, ...]:
@@ -129,17 +130,19 @@ def launch(given: GemmInputs, out: torch.Tensor, plans: PlanCache, stream: int) 
         stream,
         0 if bias is None else bias.data_ptr(),
     )
-    key = plan_key(given.config, given.n, given.k, given.packed)
+    key = plan_key(given.config, given.n, given.k, given.packed, given.kernel)
     weights = tuple(tensor for tensor in given.packed if tensor is not None)
     plans.entry(key).launch(weights, call)
 
 
-def plan_key(config: str, n: int, k: int, packed: tuple[torch.Tensor | None, ...]) -> PlanKey:
+def plan_key(
+    config: str, n: int, k: int, packed: tuple[torch.Tensor | None, ...], kernel: str
+) -> PlanKey:
     """packed: in the order of PART_NAMES."""
-    addresses = [0 if tensor is None else tensor.data_ptr() for tensor in packed]
-    weight = packed[0]
-    assert weight is not None
-    return PlanKey(config, n, k, weight.device.index or 0, *addresses)
+    weight, scale, zero, channel = (0 if t is None else t.data_ptr() for t in packed)
+    assert packed[0] is not None
+    device = packed[0].device.index or 0
+    return PlanKey(config, n, k, device, weight, scale, zero, channel, kernel)
 
 
 class _Rows(NamedTuple):

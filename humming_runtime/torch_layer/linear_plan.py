@@ -56,10 +56,11 @@ class LinearPlan:
         x: torch.Tensor,
         bias: torch.Tensor | None = None,
         out: torch.Tensor | None = None,
+        kernel: str = "",
     ) -> torch.Tensor:
         """Enqueue on torch's current stream of the weights' device; see functional.matmul."""
-        if is_compiling():
-            return self._operator(x, bias, out)
+        if is_compiling() or kernel:
+            return self._operator(x, bias, out, kernel)
         target = self._empty(x) if out is None else out
         if target is not None:
             done = self._run(x, target, bias)
@@ -71,10 +72,10 @@ class LinearPlan:
         self._learn(x)
         return result
 
-    def prepare(self, sizes: Iterable[int]) -> None:
+    def prepare(self, sizes: Iterable[int], kernel: str = "") -> None:
         """Choose and load kernels for these m now."""
         operator.require_cuda(self._device)
-        self._entry().plan.prepare(sizes)
+        self._entry(kernel).plan.prepare(sizes)
 
     def forget(self) -> None:
         """The weights were written in a way that their versions do not show."""
@@ -86,12 +87,16 @@ class LinearPlan:
         return x.new_empty((*x.shape[:-1], self.n))  # faster than torch.empty
 
     def _operator(
-        self, x: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor | None
+        self,
+        x: torch.Tensor,
+        bias: torch.Tensor | None,
+        out: torch.Tensor | None,
+        kernel: str = "",
     ) -> torch.Tensor:
-        return gemm(GemmInputs(x, *self.parts, bias, self.config, self.n, self.k), out)
+        return gemm(GemmInputs(x, *self.parts, bias, self.config, self.n, self.k, kernel), out)
 
-    def _entry(self) -> Entry:
-        return self.plans.entry(plan_key(self.config, self.n, self.k, self.parts))
+    def _entry(self, kernel: str = "") -> Entry:
+        return self.plans.entry(plan_key(self.config, self.n, self.k, self.parts, kernel))
 
     def _learn(self, x: torch.Tensor) -> None:
         """The next call like this one is short, if its stream has launched these weights."""
@@ -120,7 +125,9 @@ def gemm(inputs: GemmInputs, out: torch.Tensor | None = None) -> torch.Tensor:
     return out
 
 
-def inputs_of(x: torch.Tensor, packed: Any, bias: torch.Tensor | None) -> GemmInputs:
+def inputs_of(
+    x: torch.Tensor, packed: Any, bias: torch.Tensor | None, kernel: str = ""
+) -> GemmInputs:
     """packed: a PackedWeight, or a layer with attributes of the same names."""
     return GemmInputs(
         x,
@@ -132,6 +139,7 @@ def inputs_of(x: torch.Tensor, packed: Any, bias: torch.Tensor | None) -> GemmIn
         packed.config,
         packed.n,
         packed.k,
+        kernel,
     )
 
 

@@ -22,7 +22,7 @@ from humming_runtime.torch_layer.gemm_call import (
 
 _INPUTS = (
     "Tensor x, Tensor weight, Tensor? weight_scale, Tensor? weight_zero, Tensor? channel_scale, "
-    "Tensor? bias, str config, int n, int k"
+    "Tensor? bias, str config, int n, int k, str kernel=''"
 )
 # A fragment, because other packages may define operators of this namespace.
 _torch_library: Any = torch.library  # parts of it are not typed
@@ -101,11 +101,14 @@ def require_cuda(device: torch.device) -> None:
 
 def current_stream(device: torch.device) -> int:
     """Handle of torch's current stream of that device."""
-    return torch.cuda.current_stream(device).cuda_stream
+    index = torch.cuda.current_device() if device.index is None else device.index
+    stream: int = torch._C._cuda_getCurrentRawStream(index)  # noqa: SLF001  no object is made
+    return stream
 
 
 def _inputs(arguments: tuple[Argument, ...]) -> GemmInputs:
-    return GemmInputs._make(arguments)
+    arguments_and_defaults: Any = arguments  # torch leaves out what equals its default
+    return GemmInputs(*arguments_and_defaults)
 
 
 _library.impl("gemm", _cuda_gemm, "CUDA")

@@ -86,6 +86,7 @@ class PlanKey(NamedTuple):
     weight_scale: int
     weight_zero: int
     channel_scale: int
+    kernel: str = ""  # name of the variant that must run; empty for the free choice
 
 
 class Entry:

@@ -17,7 +17,7 @@ from humming_runtime.contract.arguments import offsets
 from humming_runtime.discover import discover
 from humming_runtime.driver import Driver
 from humming_runtime.engine import Engine
-from humming_runtime.errors import DriverError, UsageError
+from humming_runtime.errors import DriverError, NoKernelError, UsageError
 from humming_runtime.torch_layer import (
     LinearPlan,
     QuantLinear,
@@ -25,6 +25,7 @@ from humming_runtime.torch_layer import (
     matmul,
     operator,
     pack_codes,
+    prepare,
     weights_written,
 )
 
@@ -59,9 +60,9 @@ def long_calls(monkeypatch):
     """How often the operator ran."""
     calls = []
 
-    def counted(plan, x, bias, out):
+    def counted(plan, x, *others):
         calls.append(tuple(x.shape))
-        return long_way(plan, x, bias, out)
+        return long_way(plan, x, *others)
 
     long_way = LinearPlan._operator
     monkeypatch.setattr(LinearPlan, "_operator", counted)
@@ -219,6 +220,18 @@ def test_another_choice_of_kernels_is_seen(engine, stub):
         plan(x)
     assert engine.launches() == {fake.DECODE: 2, fake.PREFILL: 2}
     assert stub.launches[1].function != stub.launches[2].function
+
+
+def test_one_call_can_name_its_kernel_and_the_others_stay_free(engine, stub):
+    packed = weights()
+    x = torch.zeros(4, K, dtype=F16)
+    for kernel in ("", fake.PREFILL, "", fake.PREFILL):
+        matmul(x, packed, kernel=kernel)
+    assert engine.launches() == {fake.DECODE: 2, fake.PREFILL: 2}
+    prepare(packed, [500], kernel=fake.PREFILL)
+    with pytest.raises(NoKernelError, match="dense_gone: is forced and not installed"):
+        matmul(x, packed, kernel="dense_gone")
+    assert len(stub.launches) == 4
 
 
 @pytest.mark.usefixtures("engine")
