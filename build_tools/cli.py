@@ -18,6 +18,7 @@ from build_tools.plan import ArchPlan, make_plan, require_work
 from build_tools.report import Notes
 from build_tools.spec_load import every_variant, load_specs
 from build_tools.toolchain import find_toolchain
+from build_tools.tuning_tables import read_tuning
 from build_tools.validation import read_validated
 from build_tools.wheel import require_epoch
 from humming_runtime.contract.exit_codes import BuildExit
@@ -122,8 +123,10 @@ def command(  # the options of the contract
         toolchain = find_toolchain(nvcc, [plan.arch for plan in plans], cache)
         notes.detail(f"nvcc: {toolchain.nvcc} (CUDA {toolchain.cuda})")
     records = read_validated(sources.specs)
-    known = frozenset(str(variant) for variant in every_variant(specs))
-    request = BuildRequest(sources, toolchain, records, known, until, jobs, work, output)
+    every = every_variant(specs)
+    tables = read_tuning(sources.specs, every)
+    known = frozenset(str(variant) for variant in every)
+    request = BuildRequest(sources, toolchain, records, tables, known, until, jobs, work, output)
     _build_all(request, plans, notes)
 
 

@@ -10,9 +10,11 @@ from build_tools.folders import cubin_path
 from build_tools.plan import ArchPlan
 from build_tools.source_hash import source_sha256
 from build_tools.toolchain import Toolchain
+from build_tools.tuning_tables import tables_of_build
 from build_tools.validation import Validated, validated_as, validated_on
 from humming_runtime.contract.fingerprint import contract_hash
 from humming_runtime.contract.manifest import KernelEntry, Manifest
+from humming_runtime.contract.tuning import TuningTable
 
 
 def distribution_name(arch: str, toolchain: Toolchain) -> str:
@@ -26,8 +28,9 @@ def make_manifest(
     sources: Mapping[str, str],
     toolchain: Toolchain,
     records: Sequence[Validated],
+    tables: Sequence[TuningTable] = (),
 ) -> Manifest:
-    """Kernels in the order of their names."""
+    """Kernels in the order of their names, and the measured choices among them."""
     entries = [_entry(kernel, sources, records) for kernel in kernels]
     builds = sorted({kernel.facts.toolchain or toolchain.version for kernel in kernels})
     return Manifest(
@@ -39,6 +42,7 @@ def make_manifest(
         toolchain=", ".join(builds),
         profile=plan.profile,
         kernels=tuple(sorted(entries, key=lambda entry: entry.name)),
+        tuning=tables_of_build(tables, plan.arch, [k.planned.variant for k in kernels]),
     )
 
 

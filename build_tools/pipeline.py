@@ -24,6 +24,7 @@ from build_tools.toolchain import Toolchain
 from build_tools.validation import Validated
 from build_tools.wheel import WheelResult, build_wheel
 from humming_runtime.contract.manifest import to_json
+from humming_runtime.contract.tuning import TuningTable
 
 STAGES = ("plan", "render", "ninja", "cubins", "wheel")
 
@@ -35,6 +36,7 @@ class BuildRequest:
     sources: Sources
     toolchain: Toolchain | None  # None where no stage compiles
     records: tuple[Validated, ...]
+    tables: tuple[TuningTable, ...]
     known: frozenset[str]  # every variant that the specs name, whatever the profile
     until: str
     jobs: int | None
@@ -60,7 +62,9 @@ def build_arch(request: BuildRequest, plan: ArchPlan, notes: Notes) -> WheelResu
             notes.say(f"{plan.arch.name}: {work.ninja_file} has {len(plan.build)} edges")
             return None
         compiled, kernels = _compile(work, plan, request, lock, notes)
-        manifest = make_manifest(plan, kernels, sources, request.toolchain, request.records)
+        manifest = make_manifest(
+            plan, kernels, sources, request.toolchain, request.records, request.tables
+        )
         write_if_changed(work.manifest, to_json(manifest))
         wheel = None
         if request.until == "wheel":

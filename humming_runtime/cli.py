@@ -1,4 +1,7 @@
-"""`humming doctor | list | explain`: data on stdout, faults on stderr, no writes anywhere."""
+"""`humming doctor | list | explain | tune`: data on stdout, faults on stderr.
+
+Only `tune` writes, and only the file that it is told.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from humming_runtime import doctor, explanation, listing
@@ -13,10 +17,11 @@ from humming_runtime.contract.exit_codes import RuntimeExit
 from humming_runtime.contract.layouts import FRAG16
 from humming_runtime.discover import Installed, discover
 from humming_runtime.driver import Driver
-from humming_runtime.errors import HummingError, NoDeviceError
+from humming_runtime.errors import HummingError, NoDeviceError, UsageError
 from humming_runtime.known_devices import assumed_device, parse_capability
 from humming_runtime.problem import Device
 from humming_runtime.resolve import refusal, survey
+from humming_runtime.tuning import read_override, tables_for
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,7 +58,9 @@ def _explain(given: argparse.Namespace) -> RuntimeExit:
     problem = explanation.parse_problem(shape, given.format, given.op, given.layout)
     device = _device(given)
     installed = discover()
-    found = survey(problem, device, installed.packages, given.force)
+    shipped = [table for package in installed.packages for table in package.manifest.tuning]
+    tables = tables_for(device, shipped, read_override())
+    found = survey(problem, device, installed.packages, given.force, tables)
     if given.json:
         _show(explanation.as_json(problem, device, found))
     else:
@@ -69,6 +76,32 @@ def _explain(given: argparse.Namespace) -> RuntimeExit:
     if error.hint is not None:
         sys.stderr.write(f"  hint: {error.hint}\n")
     return RuntimeExit.KERNELS_MISSING
+
+
+def _tune(given: argparse.Namespace) -> RuntimeExit:
+    try:
+        from humming_runtime.torch_layer import tune  # noqa: PLC0415  torch is for this command alone
+    except ImportError as error:
+        raise UsageError(f"tune: needs torch ({error})", "pip install torch") from error
+    if given.output.exists() and not given.force:
+        raise UsageError(f"-o: {given.output} exists", "humming tune --force ...")
+    table = tune.tune(given.format, given.shape, given.rows or tune.ROWS, given.device)
+    tune.write_table(table, given.output, replace=given.force)
+    sys.stderr.write(f"humming: export HUMMING_TUNING={given.output}\n")
+    return RuntimeExit.OK
+
+
+def _shape(text: str) -> tuple[int, int]:
+    n, _, k = text.partition(",")
+    if not (n.isdecimal() and k.isdecimal() and int(n) and int(k)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not N,K (example: 4096,14336)")
+    return int(n), int(k)
+
+
+def _rows(text: str) -> int:
+    if not (text.isdecimal() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of rows")
+    return int(text)
 
 
 def _device(given: argparse.Namespace) -> Device:
@@ -112,6 +145,14 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--force", metavar="NAME", help="variant that must run")
     command.add_argument("--json", action="store_true", help="for scripts")
     command.set_defaults(run=_explain)
+    command = commands.add_parser("tune", help="measure launches on this GPU, write a table")
+    command.add_argument("-o", dest="output", type=Path, required=True, metavar="FILE")
+    command.add_argument("--shape", type=_shape, nargs="+", required=True, metavar="N,K")
+    command.add_argument("--format", nargs="+", default=["f16_u4_g128f16"], metavar="FORMAT")
+    command.add_argument("--rows", type=_rows, nargs="+", metavar="M", help="default: 1 to 8192")
+    command.add_argument("--device", type=int, default=0, help="ordinal; default 0")
+    command.add_argument("--force", action="store_true", help="replace the file")
+    command.set_defaults(run=_tune)
     return parser
 
 

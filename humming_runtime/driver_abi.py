@@ -20,6 +20,8 @@ CAPTURE_IMPLICIT = 906
 # CUdevice_attribute
 DEVICE_ATTRIBUTES = {
     "sm_count": 16,
+    "memory_khz": 36,
+    "memory_bus_bits": 37,
     "major": 75,
     "minor": 76,
     "shared_per_sm_bytes": 81,

@@ -7,12 +7,22 @@ import os
 import threading
 
 from humming_runtime import launcher
+from humming_runtime.contract.tuning import TuningTable
 from humming_runtime.discover import Installed, discover
 from humming_runtime.driver import Driver
 from humming_runtime.launch_counter import LaunchCounter
 from humming_runtime.load import Loader
 from humming_runtime.problem import Device, Problem
-from humming_runtime.resolve import Decision, Shortlist, Survey, decide, judge, shortlist
+from humming_runtime.resolve import (
+    Decision,
+    Shortlist,
+    Survey,
+    decide,
+    expectation,
+    judge,
+    shortlist,
+)
+from humming_runtime.tuning import read_override, tables_for
 
 FORCE_VARIABLE = "HUMMING_FORCE"
 MOST_DECISIONS = 4096
@@ -40,6 +50,7 @@ class Engine:
         self._devices: dict[int, Device] = {}
         self._counters: dict[str, LaunchCounter] = {}
         self._decisions: dict[tuple[Problem, Device, str | None], Decision] = {}
+        self._tables: dict[Device, tuple[TuningTable, ...]] = {}
         self._shortlists: dict[tuple[object, ...], Shortlist] = {}
         self._logged: set[tuple[object, ...]] = set()
         for fault in self.installed.faults:
@@ -91,7 +102,8 @@ class Engine:
             return known
         generation, force = self.generation, force or self._force
         kernels = self._shortlist(problem, device, force)
-        decision = decide(problem, device, self.installed.packages, kernels, force)
+        packages, tables = self.installed.packages, self.tables(device)
+        decision = decide(problem, device, packages, kernels, force, tables)
         with self._lock:
             if generation == self.generation:
                 self._decisions[key] = decision
@@ -102,7 +114,16 @@ class Engine:
 
     def explain(self, problem: Problem, device: Device) -> Survey:
         """Every kernel judged: what would run, best first, and what would not with its reason."""
-        return judge(problem, device, self._shortlist(problem, device, self._force))
+        kernels = self._shortlist(problem, device, self._force)
+        return judge(problem, device, kernels, self.tables(device))
+
+    def tables(self, device: Device) -> tuple[TuningTable, ...]:
+        """Measured choices for a device. Raises: UsageError for what HUMMING_TUNING names."""
+        known = self._tables.get(device)
+        if known is None:
+            shipped = [t for package in self.installed.packages for t in package.manifest.tuning]
+            known = self._tables.setdefault(device, tables_for(device, shipped, read_override()))
+        return known
 
     def counter(self, name: str) -> LaunchCounter:
         """Launches of one variant."""
@@ -131,7 +152,7 @@ class Engine:
                 return
             self._logged.add(key)
         _logger.info(
-            "%s %s n %d k %d on device %d, from m %d: %s (split %d, predicted %.1f us%s)",
+            "%s %s n %d k %d on device %d, from m %d: %s (split %d, %s%s)",
             problem.op,
             problem.format,
             problem.n,
@@ -140,7 +161,7 @@ class Engine:
             problem.m,
             chosen.entry.name,
             chosen.shape.split_k,
-            chosen.predicted_us,
+            expectation(chosen),
             ", forced" if decision.forced else "",
         )
 

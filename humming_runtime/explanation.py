@@ -17,7 +17,7 @@ from humming_runtime.contract.variant_name import (
 from humming_runtime.discover import Package
 from humming_runtime.errors import UsageError
 from humming_runtime.problem import Device, Problem
-from humming_runtime.resolve import Accepted, Survey
+from humming_runtime.resolve import Accepted, Survey, expectation
 
 _FORMAT_PARTS = 3
 SHOWN = 12
@@ -100,7 +100,7 @@ def _chosen_lines(chosen: Accepted) -> list[str]:
     )
     return [
         f"chosen: {chosen.entry.name} ({chosen.package.name})",
-        f"  predicted {chosen.predicted_us:.1f} us; {launch}; validated on {validated}",
+        f"  {expectation(chosen)}; {launch}; validated on {validated}",
     ]
 
 
@@ -116,6 +116,7 @@ def _accepted_json(accepted: Accepted) -> dict[str, Any]:
         "name": accepted.entry.name,
         "package": accepted.package.name,
         "predicted_us": accepted.predicted_us,
+        "measured": None if accepted.measured is None else asdict(accepted.measured),
         "launch": asdict(accepted.shape),
         "validated_on": list(accepted.entry.validated_on),
         "validated_as": accepted.entry.validated_as,

@@ -37,3 +37,4 @@ class Device:
     sm_count: int
     shared_limit_bytes: int  # opt-in shared memory a CTA
     shared_per_sm_bytes: int
+    memory_gbps: int = 0  # peak of device memory, 10^9 bytes a second; 0 = unknown

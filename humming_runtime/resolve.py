@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from humming_runtime import selection
 from humming_runtime.contract.launch_shape import LaunchShape
 from humming_runtime.contract.manifest import KernelEntry
 from humming_runtime.contract.targets import incompatibility, is_test_target, specificity
+from humming_runtime.contract.tuning import TuningTable, tile_of
 from humming_runtime.contract.variant_name import Variant
 from humming_runtime.discover import Package
 from humming_runtime.errors import NoKernelError
 from humming_runtime.problem import Device, Problem
+from humming_runtime.selection import Choice
+from humming_runtime.tuning import Measured, measured_rows, same_launch
 
 _SHOWN_REJECTIONS = 6
 _OLDEST_CAPABILITY = (7, 5)
@@ -42,6 +45,7 @@ class Accepted:
     variant: Variant
     shape: LaunchShape
     predicted_us: float
+    measured: Measured | None = None  # None: chosen by the cost model
 
 
 @dataclass(frozen=True)
@@ -82,13 +86,19 @@ class Shortlist:
 
 
 def resolve(
-    problem: Problem, device: Device, packages: Sequence[Package], force: str | None = None
+    problem: Problem,
+    device: Device,
+    packages: Sequence[Package],
+    force: str | None = None,
+    tables: Sequence[TuningTable] = (),
 ) -> Decision:
-    """Take the least predicted time; ties go to the more specific target, then to the name.
+    """Take what `tables` measured, else the least predicted time; ties go to the more specific
+    target, then to the name.
 
     force: name of the variant that must run. Raises: NoKernelError.
     """
-    return decide(problem, device, packages, shortlist(problem, device, packages, force), force)
+    kernels = shortlist(problem, device, packages, force)
+    return decide(problem, device, packages, kernels, force, tables)
 
 
 def decide(
@@ -97,9 +107,10 @@ def decide(
     packages: Sequence[Package],
     kernels: Shortlist,
     force: str | None = None,
+    tables: Sequence[TuningTable] = (),
 ) -> Decision:
     """resolve() for a shortlist that was made before, with any m, n, k."""
-    found = judge(problem, device, kernels)
+    found = judge(problem, device, kernels, tables)
     if not found.accepted:
         raise refusal(problem, device, packages, found, force)
     chosen, *others = found.accepted
@@ -107,10 +118,14 @@ def decide(
 
 
 def survey(
-    problem: Problem, device: Device, packages: Sequence[Package], force: str | None = None
+    problem: Problem,
+    device: Device,
+    packages: Sequence[Package],
+    force: str | None = None,
+    tables: Sequence[TuningTable] = (),
 ) -> Survey:
     """Judge every kernel."""
-    return judge(problem, device, shortlist(problem, device, packages, force))
+    return judge(problem, device, shortlist(problem, device, packages, force), tables)
 
 
 def shortlist(
@@ -130,9 +145,12 @@ def shortlist(
     return Shortlist(tuple(kernels), tuple(rejected))
 
 
-def judge(problem: Problem, device: Device, kernels: Shortlist) -> Survey:
-    """Which of a shortlist take this size, and how fast they would be."""
+def judge(
+    problem: Problem, device: Device, kernels: Shortlist, tables: Sequence[TuningTable] = ()
+) -> Survey:
+    """Which of a shortlist take this size, and how fast they would be; what was measured first."""
     accepted: list[Accepted] = []
+    every: dict[str, tuple[Choice, ...]] = {}
     rejected: list[Rejected] = []
     for package, entry, variant in kernels.kernels:
         choices = selection.candidates(variant, entry.cost, problem, device)
@@ -140,10 +158,43 @@ def judge(problem: Problem, device: Device, kernels: Shortlist) -> Survey:
             rejected.append(Rejected(entry.name, package.name, choices, Distance.SIZE))
         else:
             best = choices[0]
+            every[entry.name] = choices
             accepted.append(Accepted(package, entry, variant, best.shape, best.predicted_us))
     accepted.sort(key=_preference)
+    measured = _measured(problem, accepted, every, tables)
+    if measured is not None:
+        others = [a for a in accepted if a.entry.name != measured.entry.name]
+        accepted = [measured, *others]
     rejected.sort(key=_nearness)
     return Survey(tuple(accepted), (*rejected, *kernels.rejected))
+
+
+def _measured(
+    problem: Problem,
+    accepted: Sequence[Accepted],
+    every: Mapping[str, tuple[Choice, ...]],
+    tables: Sequence[TuningTable],
+) -> Accepted | None:
+    """The launch that a table names, if a kernel of its tile takes the problem."""
+    tiles: dict[str, Accepted] = {}
+    for one in accepted:
+        tiles.setdefault(tile_of(one.variant), one)
+    for row, source in measured_rows(problem, tables):
+        found = tiles.get(row.tile)
+        if found is not None:
+            choice = same_launch(row, every[found.entry.name])
+            return replace(
+                found, shape=choice.shape, predicted_us=choice.predicted_us, measured=source
+            )
+    return None
+
+
+def expectation(accepted: Accepted) -> str:
+    """For people: the time that was measured, or the one that the cost model predicts."""
+    source = accepted.measured
+    if source is None:
+        return f"predicted {accepted.predicted_us:.1f} us"
+    return f"measured {source.us:.1f} us at m {source.m}, table {source.table}"
 
 
 def package_for(device: Device) -> str:

@@ -6,13 +6,14 @@ The published schema is `manifest.schema.json` beside this file (every key, unit
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from humming_runtime.contract.tuning import TuningError, TuningTable, table_from_dict, table_to_dict
 from humming_runtime.contract.variant_name import Variant, VariantNameError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class ManifestError(ValueError):
@@ -74,12 +75,15 @@ class Manifest:
     toolchain: str  # compiler build identification as the ELF note has it
     profile: str
     kernels: tuple[KernelEntry, ...] = field(default=())
+    tuning: tuple[TuningTable, ...] = field(default=())
     schema_version: int = SCHEMA_VERSION
 
 
 def to_json(manifest: Manifest) -> str:
     """Sorted keys, two-space indent, one trailing newline: equal manifests give equal bytes."""
-    return json.dumps(asdict(manifest), indent=2, sort_keys=True) + "\n"
+    raw = asdict(replace(manifest, tuning=()))
+    raw["tuning"] = [table_to_dict(table) for table in manifest.tuning]
+    return json.dumps(raw, indent=2, sort_keys=True) + "\n"
 
 
 def from_json(text: str, place: str) -> Manifest:
@@ -97,8 +101,9 @@ def from_json(text: str, place: str) -> Manifest:
         )
     try:
         kernels = tuple(_kernel(entry) for entry in raw.pop("kernels"))
-        return Manifest(kernels=kernels, **raw)
-    except (KeyError, TypeError, VariantNameError) as error:
+        tuning = tuple(table_from_dict(table) for table in raw.pop("tuning"))
+        return Manifest(kernels=kernels, tuning=tuning, **raw)
+    except (KeyError, TypeError, TuningError, VariantNameError) as error:
         raise ManifestError(f"{place}: {error}") from error
 
 

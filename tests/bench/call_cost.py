@@ -20,9 +20,9 @@ import torch
 from humming_runtime.launcher import extension
 from humming_runtime.torch_layer import LinearPlan, QuantLinear, matmul
 from humming_runtime.torch_layer.linear_plan import gemm, inputs_of
+from humming_runtime.torch_layer.random_layer import random_packed
+from humming_runtime.torch_layer.tune import parse_format
 from tests.bench.machine import machine_facts
-from tests.bench.random_layer import random_packed
-from tests.bench.sweep import parse_format
 
 BURST, BURSTS = 200, 50
 ROWS = (1, 16)

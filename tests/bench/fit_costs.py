@@ -51,7 +51,7 @@ class Sample:
 
 def read_samples(path: Path) -> list[Sample]:
     """Every row of a sweep (tests/bench/sweep.py)."""
-    rows = json.loads(path.read_text(encoding="utf-8"))
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
     best: dict[tuple[object, ...], float] = {}
     for row in rows:
         key = _key(row)

@@ -21,12 +21,13 @@ from pathlib import Path
 import torch
 
 from humming_runtime.torch_layer import PackedWeight, matmul
-from tests.bench.cold_timing import copies_for, graph_us, read_bandwidth_gbps
+from humming_runtime.torch_layer.cold_timing import copies_for, graph_us
+from humming_runtime.torch_layer.random_layer import clones, dequantized, random_packed
+from humming_runtime.torch_layer.tune import parse_format
 from tests.bench.machine import machine_facts
 from tests.bench.peer_layer import PeerLayer
-from tests.bench.random_layer import clones, dequantized, random_packed
+from tests.bench.read_bandwidth import read_bandwidth_gbps
 from tests.bench.shapes import ROWS, SHAPES
-from tests.bench.sweep import parse_format
 
 _REST_SECONDS = 0.15
 _REST_FROM = 1e10  # m * n * k

@@ -118,7 +118,7 @@ class StubCuda:
 
     def _cuDeviceGetAttribute(self, out, number, device):
         major, minor = self.capabilities[device]
-        facts = {16: 132, 75: major, 76: minor, 81: 233472, 97: 232448}
+        facts = {16: 132, 36: 3_201_000, 37: 6144, 75: major, 76: minor, 81: 233472, 97: 232448}
         _write(out, c.c_int, facts[number])
 
     def _cuDevicePrimaryCtxRetain(self, out, device):

@@ -1,4 +1,4 @@
-"""Time of a call on weights that no cache holds: the one method of every figure in results/.
+"""Time of a call on weights that no cache holds: the one method of every figure and every table.
 
 R copies of the weights (together more than 4x L2) are used in turn inside one CUDA graph of R
 launches; a figure is the median over replays, divided by R.
@@ -27,7 +27,7 @@ def copies_for(weight_bytes: int, m: int) -> int:
 
 def graph_us(calls: Sequence[Callable[[], object]], replays: int = REPLAYS) -> float:
     """Median microseconds of one of `calls`, captured together and replayed."""
-    stream = torch.cuda.Stream()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     with torch.cuda.stream(stream):
         for call in calls:  # every layer has run before it is captured, as in a server
             call()
@@ -41,15 +41,13 @@ def graph_us(calls: Sequence[Callable[[], object]], replays: int = REPLAYS) -> f
 
 
 def _replay_us(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> float:
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start, end = _event(), _event()
     start.record(stream)
     graph.replay()
     end.record(stream)
     stream.synchronize()
-    return start.elapsed_time(end) * 1e3
+    return float(start.elapsed_time(end)) * 1e3
 
 
-def read_bandwidth_gbps() -> float:
-    """Read bandwidth: a sum over 2 GiB, the median of 15."""
-    source = torch.ones(1 << 29, dtype=torch.float32, device="cuda")
-    return source.numel() * 4 / graph_us([source.sum] * 4) / 1e3
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
