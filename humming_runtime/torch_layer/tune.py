@@ -27,9 +27,10 @@ from humming_runtime.torch_layer.random_layer import clones, random_packed
 from humming_runtime.torch_layer.weight_format import WeightFormat
 
 ROWS = (
-    *(1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 512),
-    *(768, 1024, 1536, 2048, 4096, 8192),
+    *(1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32, 40, 48, 64, 72, 96, 128, 136, 160, 192, 200, 224),
+    *(256, 264, 288, 320, 384, 400, 448, 512, 528, 576, 640, 768, 1024, 1536, 2048, 4096, 8192),
 )
+"""A little above the height of a tile, where one more row may want another one, as well."""
 
 
 def tune(
