@@ -1,4 +1,4 @@
-"""Processes as clusters start them: nothing but reads, chosen devices, forks and spawned workers."""
+"""Processes as clusters start them: only reads, chosen devices, forks and spawned workers."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_layer_goes_to_a_spawned_worker():
     from humming_runtime.torch_layer.tune import parse_format
 
     formats = {v.format for package in discover().packages for _, v in package.kernels}
-    form = sorted(formats)[0]
+    form = min(formats)
     layer = QuantLinear(random_packed(parse_format(form), 64, 256))
     x = torch.ones(3, 256, device="cuda", dtype=layer.form.activation_dtype)
     with torch.no_grad():
