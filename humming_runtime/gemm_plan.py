@@ -14,6 +14,7 @@ from humming_runtime.contract.launch_shape import argument_bytes, uses_tensor_ma
 from humming_runtime.contract.variant_name import Variant
 from humming_runtime.engine import Engine
 from humming_runtime.errors import DriverError, UsageError
+from humming_runtime.explanation import as_text
 from humming_runtime.launcher import Launch, choices, make_launch
 from humming_runtime.resolve import Accepted
 from humming_runtime.tensor_map import (
@@ -119,6 +120,11 @@ class GemmPlan:
     def failure(self, name: str, code: int) -> DriverError:
         """The error for a launch of Ready.launch that the driver refused."""
         return self._engine.driver.failure(name, code)
+
+    def explain(self, m: int) -> str:
+        """Which kernel `m` rows get and why, with every other candidate; for people."""
+        problem = self.operands.problem(m)
+        return as_text(problem, self.device, self._engine.explain(problem, self.device))
 
     def kernel(self, m: int) -> str:
         """Name of the variant that a call with `m` runs."""

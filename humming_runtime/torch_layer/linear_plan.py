@@ -77,6 +77,14 @@ class LinearPlan:
         operator.require_cuda(self._device)
         self._entry(kernel).plan.prepare(sizes)
 
+    def kernel(self, m: int) -> str:
+        """Name of the variant that a call with m rows runs."""
+        return str(self._entry().plan.ready(m).accepted.entry.name)
+
+    def explain(self, m: int) -> str:
+        """Which kernel m rows get and why, with every other candidate; for people."""
+        return self._entry().plan.explain(m)
+
     def forget(self) -> None:
         """The weights were written in a way that their versions do not show."""
         self._call.forget()

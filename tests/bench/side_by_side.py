@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from humming_runtime.torch_layer import PackedWeight, matmul
+from humming_runtime.torch_layer import LinearPlan, PackedWeight, matmul
 from humming_runtime.torch_layer.cold_timing import copies_for, graph_us
 from humming_runtime.torch_layer.random_layer import clones, dequantized, random_packed
 from humming_runtime.torch_layer.tune import parse_format
@@ -121,13 +121,7 @@ def _line(cell: Cell) -> str:
 
 def _kernel(packed: PackedWeight, m: int) -> str:
     """Name of the variant that ran, as the engine decided."""
-    from humming_runtime.torch_layer import binding
-    from humming_runtime.torch_layer.gemm_call import plan_key
-
-    tensors = packed.weight, packed.weight_scale, packed.weight_zero, packed.channel_scale
-    key = plan_key(packed.config, packed.n, packed.k, tensors)
-    plan = binding.plans().entry(key).plan
-    return str(plan.kernel(m))  # type: ignore[attr-defined]
+    return LinearPlan(packed).kernel(m)
 
 
 def facts(form: str) -> dict[str, object]:

@@ -235,6 +235,15 @@ def test_one_call_can_name_its_kernel_and_the_others_stay_free(engine, stub):
 
 
 @pytest.mark.usefixtures("engine")
+def test_a_plan_says_which_kernel_and_why():
+    plan = LinearPlan(weights())
+    assert plan.kernel(4) == fake.DECODE
+    text = plan.explain(500)
+    assert f"chosen: {fake.PREFILL}" in text
+    assert f"{fake.DECODE} (humming-cubins-sm90-cu13): m is 500" in text
+
+
+@pytest.mark.usefixtures("engine")
 def test_what_the_operator_refuses_is_refused_after_short_calls_too(stub):
     plan = LinearPlan(weights())
     x = torch.zeros(4, K, dtype=F16)
