@@ -18,7 +18,8 @@ from humming_runtime.contract.variant_name import Variant
 
 _LAUNCH = re.compile(r"(\d+) ([a-z0-9-]+_t\d+x\d+x\d+_\w+) (\d+) (\d+) (\d+) (\d+(?:\.\d+)?)")
 _BANDWIDTH_TOLERANCE = 0.1
-_AS_FAST = 1.01
+_AS_FAST, _AS_FAST_LONG, _LONG_US = 1.01, 1.05, 500.0
+"""What noise can be: a long launch runs into the power limit, where the clock follows no rule."""
 
 
 class TuningError(ValueError):
@@ -89,16 +90,15 @@ def tile_of(variant: Variant) -> str:
 
 
 def best_launches(timed: Iterable[TunedLaunch]) -> tuple[TunedLaunch, ...]:
-    """The fastest of each m. The one of the m before stays where it is as fast within 1 %: fewer kernels."""
+    """The fastest of each m. The one of the m before stays where it is as fast within the noise: fewer kernels."""
     by_m: dict[int, list[TunedLaunch]] = {}
     for launch in timed:
         by_m.setdefault(launch.m, []).append(launch)
     found: list[TunedLaunch] = []
     for m in sorted(by_m):
         fastest = min(by_m[m], key=lambda launch: (launch.us, str(launch)))
-        near = [
-            x for x in by_m[m] if x.us <= _AS_FAST * fastest.us and found and _alike(x, found[-1])
-        ]
+        limit = fastest.us * (_AS_FAST if fastest.us < _LONG_US else _AS_FAST_LONG)
+        near = [x for x in by_m[m] if x.us <= limit and found and _alike(x, found[-1])]
         found.append(min(near, key=lambda launch: launch.us) if near else fastest)
     return tuple(found)
 
