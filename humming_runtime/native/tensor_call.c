@@ -25,7 +25,7 @@ typedef struct {
   const DlExchangeApi* api;
   PyObject* tensor_type;
   PyObject* dispatch_depth;  // callable: modes that want to see every operator
-  PyObject* weights[kMostWeights];
+  PyObject* weights[kMostWeights];  // NULL: absent; the first is only compared, the others are kept
   void* addresses[kMostWeights];
   long long versions[kMostWeights];
   int weight_count;
@@ -105,14 +105,18 @@ static int same_leading_shape(const DlTensor* a, const DlTensor* b) {
   return 1;
 }
 
-// Are the weights where and what they were when the streams were noted? -1 = error.
-static int weights_unchanged(TensorCall* self) {
-  for (int i = 0; i < self->weight_count; ++i) {
+// Are these the weights, where and what they were when the streams were noted? -1 = error.
+static int weights_unchanged(TensorCall* self, PyObject* parts) {
+  if (!PyTuple_Check(parts) || PyTuple_Size(parts) != kMostWeights) return 0;
+  for (int i = 0; i < kMostWeights; ++i) {
+    PyObject* const part = PyTuple_GetItem(parts, i);
+    if (part != (self->weights[i] ? self->weights[i] : Py_None)) return 0;
+    if (part == Py_None) continue;
     DlTensor t;
-    if (self->api->tensor_from_object(self->weights[i], &t)) return -1;
+    if (self->api->tensor_from_object(part, &t)) return -1;
     if ((char*)t.data + t.byte_offset != (char*)self->addresses[i]) return 0;
     if (!self->tracked) continue;
-    PyObject* version = PyObject_GetAttr(self->weights[i], name_version);
+    PyObject* version = PyObject_GetAttr(part, name_version);
     if (!version) return -1;
     const long long value = PyLong_AsLongLong(version);
     Py_DecRef(version);
@@ -136,12 +140,12 @@ static int no_mode_is_active(const TensorCall* self) {
   return value == 0;
 }
 
-static const char kRunDoc[] = "run(x, out, bias)\n\nTrue: launched. False: take the long way. (call, code): refused.";
+static const char kRunDoc[] = "run(x, out, bias, parts)\n\nTrue: launched. False: take the long way. (call, code): refused.";
 
 static PyObject* tensor_call_run(PyObject* object, PyObject* const* args, Py_ssize_t count) {
   TensorCall* self = (TensorCall*)object;
-  if (count != 3) {
-    PyErr_SetString(PyExc_TypeError, "run() takes x, out and bias");
+  if (count != 4) {
+    PyErr_SetString(PyExc_TypeError, "run() takes x, out, bias and parts");
     return NULL;
   }
   PyObject *const x = args[0], *const out = args[1], *const bias = args[2];
@@ -161,7 +165,7 @@ static PyObject* tensor_call_run(PyObject* object, PyObject* const* args, Py_ssi
   if (fine == 1) fine = needs_no_gradient(x);
   if (fine == 1) fine = needs_no_gradient(out);
   if (fine == 1 && call.has_bias) fine = needs_no_gradient(bias);
-  if (fine == 1) fine = weights_unchanged(self);
+  if (fine == 1) fine = weights_unchanged(self, args[3]);
   if (fine < 0) return NULL;
   if (!fine || self->generation != atomic_load(&generation)) Py_RETURN_FALSE;
 
@@ -220,8 +224,10 @@ static PyObject* tensor_call_note(PyObject* object, PyObject* args) {
     PyErr_SetString(PyExc_ValueError, "versions: one for each weight tensor");
     return NULL;
   }
-  for (int i = 0; i < self->weight_count; ++i) {
-    const long long value = PyLong_AsLongLong(PyTuple_GetItem(versions, i));
+  int at = 0;
+  for (int i = 0; i < kMostWeights; ++i) {
+    if (!self->weights[i]) continue;
+    const long long value = PyLong_AsLongLong(PyTuple_GetItem(versions, at++));
     if (value == -1 && PyErr_Occurred()) return NULL;
     if (!self->versions_known || value != self->versions[i]) self->stream_count = 0;
     self->versions[i] = value;
@@ -242,8 +248,8 @@ static PyObject* tensor_call_forget(PyObject* object, PyObject* unused) {
 
 static const char kTensorCallDoc[] =
     "TensorCall(exchange, tensor_type, dispatch_depth, weights, tracked, device, dtype, size)\n\n"
-    "exchange: torch.Tensor.__dlpack_c_exchange_api__. weights: tensors that stay as they are, at most 4. tracked: they\n"
-    "have version counters. device: (DLPack type, index). dtype: (DLPack code, bits). size: (n, k).";
+    "exchange: torch.Tensor.__dlpack_c_exchange_api__. weights: 4 tensors or None; the first is not kept alive, whoever\n"
+    "calls has it. tracked: they have version counters. device: (DLPack type, index). dtype: (DLPack code, bits). size: (n, k).";
 
 static PyObject* tensor_call_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   (void)kwargs;
@@ -260,9 +266,8 @@ static PyObject* tensor_call_new(PyTypeObject* type, PyObject* args, PyObject* k
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "exchange: no DLPack 1.x functions");
     return NULL;
   }
-  const Py_ssize_t count = PyTuple_Size(weights);
-  if (count < 1 || count > kMostWeights) {
-    PyErr_Format(PyExc_ValueError, "weights: %zd tensors, limit %d", count, (int)kMostWeights);
+  if (PyTuple_Size(weights) != kMostWeights || PyTuple_GetItem(weights, 0) == Py_None) {
+    PyErr_Format(PyExc_ValueError, "weights: %d tensors or None, the first is a tensor", (int)kMostWeights);
     return NULL;
   }
   allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
@@ -278,17 +283,18 @@ static PyObject* tensor_call_new(PyTypeObject* type, PyObject* args, PyObject* k
   self->dtype = (DlDtype){(uint8_t)code, (uint8_t)bits, 1};
   self->n = n, self->k = k;
   self->generation = -1;
-  for (Py_ssize_t i = 0; i < count; ++i) {
+  for (int i = 0; i < kMostWeights; ++i) {
     DlTensor t;
     PyObject* tensor = PyTuple_GetItem(weights, i);
+    if (tensor == Py_None) continue;
     if (api->tensor_from_object(tensor, &t)) {
       Py_DecRef((PyObject*)self);
       return NULL;
     }
-    Py_IncRef(tensor);
+    if (i > 0) Py_IncRef(tensor);
     self->weights[i] = tensor;
     self->addresses[i] = (char*)t.data + t.byte_offset;
-    self->weight_count = (int)i + 1;
+    ++self->weight_count;
   }
   return (PyObject*)self;
 }
@@ -296,7 +302,7 @@ static PyObject* tensor_call_new(PyTypeObject* type, PyObject* args, PyObject* k
 static void tensor_call_dealloc(PyObject* object) {
   TensorCall* self = (TensorCall*)object;
   forget_sizes(self);
-  for (int i = 0; i < self->weight_count; ++i) Py_DecRef(self->weights[i]);
+  for (int i = 1; i < kMostWeights; ++i) Py_DecRef(self->weights[i]);  // takes NULL
   Py_DecRef(self->tensor_type);
   Py_DecRef(self->dispatch_depth);
   PyTypeObject* type = Py_TYPE(object);

@@ -14,6 +14,7 @@ import torch
 from humming_runtime.errors import UsageError
 from humming_runtime.torch_layer.packed_weight import PART_NAMES, Part, part_layout
 from humming_runtime.torch_layer.plan_cache import Call, PlanCache, PlanKey
+from humming_runtime.torch_layer.tensor_call import Parts
 from humming_runtime.torch_layer.weight_format import WeightFormat
 
 _VECTOR_BYTES, _VECTOR_ELEMENTS = 16, 8
@@ -34,7 +35,7 @@ class GemmInputs(NamedTuple):
     kernel: str = ""  # name of the variant that must run
 
     @property
-    def packed(self) -> tuple[torch.Tensor | None, ...]:
+    def packed(self) -> Parts:
         """Packed tensors in the order of PART_NAMES."""
         return self[1:5]
 
@@ -135,12 +136,9 @@ def launch(given: GemmInputs, out: torch.Tensor, plans: PlanCache, stream: int) 
     plans.entry(key).launch(weights, call)
 
 
-def plan_key(
-    config: str, n: int, k: int, packed: tuple[torch.Tensor | None, ...], kernel: str
-) -> PlanKey:
+def plan_key(config: str, n: int, k: int, packed: Parts, kernel: str) -> PlanKey:
     """packed: in the order of PART_NAMES."""
     weight, scale, zero, channel = (0 if t is None else t.data_ptr() for t in packed)
-    assert packed[0] is not None
     device = packed[0].device.index or 0
     return PlanKey(config, n, k, device, weight, scale, zero, channel, kernel)
 

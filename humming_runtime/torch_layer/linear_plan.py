@@ -14,10 +14,9 @@ import torch
 from torch.compiler import is_compiling
 
 from humming_runtime.torch_layer import binding, operator
-from humming_runtime.torch_layer.gemm_call import GemmInputs, plan_key
+from humming_runtime.torch_layer.gemm_call import GemmInputs
 from humming_runtime.torch_layer.packed_weight import PackedWeight
-from humming_runtime.torch_layer.plan_cache import Entry
-from humming_runtime.torch_layer.tensor_call import make_tensor_call, versions_of
+from humming_runtime.torch_layer.short_call import ShortCall
 
 
 class LinearPlan:
@@ -36,17 +35,8 @@ class LinearPlan:
             packed.channel_scale,
         )
         self.plans = binding.plans()
-        self._dtype, self._device = packed.form.activation_dtype, packed.device
-        self._weights = tuple(tensor for tensor in self.parts if tensor is not None)
-        self._tracked = not any(tensor.is_inference() for tensor in self._weights)
-        self._call = make_tensor_call(
-            self._weights,
-            self._dtype,
-            (self.n, self.k),
-            operator.current_stream,
-            tracked=self._tracked,
-        )
-        self._run = self._call.run
+        self._short = ShortCall(self.parts, self.config, self.n, self.k, self.plans)
+        self._run = self._short.run
 
     def __reduce__(self) -> tuple[object, ...]:
         return LinearPlan, (PackedWeight(self.form, self.n, self.k, *self.parts),)
@@ -63,31 +53,27 @@ class LinearPlan:
             return self._operator(x, bias, out, kernel)
         target = self._empty(x) if out is None else out
         if target is not None:
-            done = self._run(x, target, bias)
+            done = self._run(x, target, bias, self.parts)
             if done is True:
                 return target
             if done:
-                raise self._entry().plan.failure(*done)
+                raise self._short.failure(self.parts, done)
         result = self._operator(x, bias, out)
-        self._learn(x)
+        self._short.learn(x, self.parts)
         return result
 
     def prepare(self, sizes: Iterable[int], kernel: str = "") -> None:
         """Choose and load kernels for these m now."""
-        operator.require_cuda(self._device)
-        self._entry(kernel).plan.prepare(sizes)
+        operator.require_cuda(self.parts[0].device)
+        self._short.entry(self.parts, kernel).plan.prepare(sizes)
 
     def kernel(self, m: int) -> str:
         """Name of the variant that a call with m rows runs."""
-        return str(self._entry().plan.ready(m).accepted.entry.name)
+        return str(self._short.entry(self.parts).plan.ready(m).accepted.entry.name)
 
     def explain(self, m: int) -> str:
         """Which kernel m rows get and why, with every other candidate; for people."""
-        return self._entry().plan.explain(m)
-
-    def forget(self) -> None:
-        """The weights were written in a way that their versions do not show."""
-        self._call.forget()
+        return self._short.entry(self.parts).plan.explain(m)
 
     def _empty(self, x: torch.Tensor) -> torch.Tensor | None:
         if type(x) is not torch.Tensor or not x.dim():
@@ -102,26 +88,6 @@ class LinearPlan:
         kernel: str = "",
     ) -> torch.Tensor:
         return gemm(GemmInputs(x, *self.parts, bias, self.config, self.n, self.k, kernel), out)
-
-    def _entry(self, kernel: str = "") -> Entry:
-        return self.plans.entry(plan_key(self.config, self.n, self.k, self.parts, kernel))
-
-    def _learn(self, x: torch.Tensor) -> None:
-        """The next call like this one is short, if its stream has launched these weights."""
-        m = x.numel() // self.k
-        if m == 0 or type(x) is not torch.Tensor or x.device != self._device:
-            return
-        entry = self._entry()
-        ready = entry.plan.ready(m)
-        if ready is None:
-            return
-        self._call.add(m, ready.launch, ready.choice)
-        if self._tracked:
-            versions = versions_of(self._weights)
-            stream = operator.current_stream(self._device)
-            if entry.knows(self._weights, versions, stream):
-                entry.tell(self)
-                self._call.note(versions, stream)
 
 
 def gemm(inputs: GemmInputs, out: torch.Tensor | None = None) -> torch.Tensor:

@@ -7,6 +7,7 @@ extension does the same in a tenth of the time (native/tensor_call.c).
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Protocol
 
@@ -23,14 +24,16 @@ _DEVICES = {"cpu": 1, "cuda": 2}
 _DTYPES = {torch.float16: (2, 16), torch.bfloat16: (4, 16)}
 
 Failure = tuple[str, int]
+Parts = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]
+"""weight, weight_scale, weight_zero, channel_scale."""
 dispatch_depth: Callable[[], int] = torch._C._len_torch_dispatch_stack  # noqa: SLF001  no public name
 
 
 class TensorCall(Protocol):
-    """Thread-safe. One set of weights, which stay where they are."""
+    """Thread-safe. One set of packed tensors; all but the first are kept alive."""
 
     def run(
-        self, x: torch.Tensor, out: torch.Tensor, bias: torch.Tensor | None, /
+        self, x: torch.Tensor, out: torch.Tensor, bias: torch.Tensor | None, parts: Parts, /
     ) -> bool | Failure:
         """True: launched. False: take the long way. A tuple: the driver's call that failed."""
 
@@ -45,7 +48,7 @@ class TensorCall(Protocol):
 
 
 def make_tensor_call(
-    weights: tuple[torch.Tensor, ...],
+    parts: Parts,
     dtype: torch.dtype,
     size: tuple[int, int],
     current_stream: Callable[[torch.device], int],
@@ -55,12 +58,12 @@ def make_tensor_call(
     """size: (n, k). tracked: the weights have version counters."""
     native = extension()
     exchange = getattr(torch.Tensor, _EXCHANGE, None)  # torch >= 2.10
-    device = weights[0].device
+    device = parts[0].device
     if native is None or exchange is None or device.type not in _DEVICES:
-        return PythonTensorCall(weights, dtype, size, current_stream, tracked=tracked)
+        return PythonTensorCall(parts, dtype, size, current_stream, tracked=tracked)
     place = _DEVICES[device.type], device.index or 0
     call: TensorCall = native.TensorCall(
-        exchange, torch.Tensor, dispatch_depth, weights, tracked, place, _DTYPES[dtype], size
+        exchange, torch.Tensor, dispatch_depth, parts, tracked, place, _DTYPES[dtype], size
     )
     return call
 
@@ -70,18 +73,19 @@ class PythonTensorCall:
 
     def __init__(
         self,
-        weights: tuple[torch.Tensor, ...],
+        parts: Parts,
         dtype: torch.dtype,
         size: tuple[int, int],
         current_stream: Callable[[torch.device], int],
         *,
         tracked: bool,
     ) -> None:
-        self._weights = weights
-        self._addresses = tuple(tensor.data_ptr() for tensor in weights)
+        self._weight = weakref.ref(parts[0])
+        self._others = parts[1:]
+        self._addresses = tuple(tensor.data_ptr() for tensor in parts if tensor is not None)
         self._tracked = tracked
         self._dtype = dtype
-        self._device = weights[0].device
+        self._device = parts[0].device
         self._n, self._k = size
         self._current_stream = current_stream
         self._versions: tuple[int, ...] | None = None
@@ -90,7 +94,7 @@ class PythonTensorCall:
         self._sizes: dict[int, Launch] = {}
 
     def run(
-        self, x: torch.Tensor, out: torch.Tensor, bias: torch.Tensor | None, /
+        self, x: torch.Tensor, out: torch.Tensor, bias: torch.Tensor | None, parts: Parts, /
     ) -> bool | Failure:
         if not (self._is_plain(x) and self._is_plain(out)) or x.shape[:-1] != out.shape[:-1]:
             return False
@@ -101,7 +105,7 @@ class PythonTensorCall:
             self._is_plain(bias) and bias.shape == (self._n,) and bias.is_contiguous()
         ):
             return False
-        if dispatch_depth() or not self._weights_unchanged() or self._choice != choices.value:
+        if dispatch_depth() or not self._unchanged(parts) or self._choice != choices.value:
             return False
         stream = self._current_stream(self._device)
         m, stride = rows
@@ -141,13 +145,17 @@ class PythonTensorCall:
             and not tensor.requires_grad
         )
 
-    def _weights_unchanged(self) -> bool:
+    def _unchanged(self, parts: Parts) -> bool:
+        pairs = zip(parts[1:], self._others, strict=True)
+        if self._weight() is not parts[0] or any(one is not other for one, other in pairs):
+            return False
+        weights = tuple(tensor for tensor in parts if tensor is not None)
         if any(
             tensor.data_ptr() != address
-            for tensor, address in zip(self._weights, self._addresses, strict=True)
+            for tensor, address in zip(weights, self._addresses, strict=True)
         ):
             return False
-        return not self._tracked or versions_of(self._weights) == self._versions
+        return not self._tracked or versions_of(weights) == self._versions
 
 
 def versions_of(weights: tuple[torch.Tensor, ...]) -> tuple[int, ...]:

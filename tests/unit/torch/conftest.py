@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 import torch  # noqa: E402
 from address_plan import AddressPlan  # noqa: E402
 
-from humming_runtime.torch_layer import binding, operator  # noqa: E402
+from humming_runtime.torch_layer import binding, operator, streams  # noqa: E402
 from humming_runtime.torch_layer.plan_cache import PlanCache  # noqa: E402
 
 STREAM = 7
@@ -39,7 +39,7 @@ class CpuLaunches:
 def cpu_launches(monkeypatch):
     """The CUDA side of the operators, run on the CPU with a plan that reads its addresses."""
     launches = CpuLaunches()
-    monkeypatch.setattr(operator, "current_stream", lambda _device: STREAM)
+    monkeypatch.setattr(streams, "current_stream", lambda _device: STREAM)
     monkeypatch.setattr(operator, "require_cuda", lambda _device: None)
     library = torch.library.Library("humming", "IMPL")
     with warnings.catch_warnings():

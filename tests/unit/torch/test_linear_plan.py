@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import gc
 import pickle
 import struct
 import threading
+import weakref
 
 import fake_packages as fake
 import pytest
@@ -26,8 +29,10 @@ from humming_runtime.torch_layer import (
     operator,
     pack_codes,
     prepare,
+    streams,
     weights_written,
 )
+from humming_runtime.torch_layer.linear_plan import gemm, inputs_of
 
 F16 = torch.float16
 N, K = 48, 256
@@ -47,7 +52,7 @@ def engine(request, monkeypatch, tmp_path, stub):
     else:
         pytest.importorskip("humming_runtime._native")
     request.getfixturevalue("cpu_launches")
-    monkeypatch.setattr(operator, "current_stream", lambda _device: 0)
+    monkeypatch.setattr(streams, "current_stream", lambda _device: 0)
     monkeypatch.delenv("HUMMING_FORCE", raising=False)
     folder = fake.write_package(tmp_path / "kernels", (fake.DECODE, fake.PREFILL))
     engine = Engine(discover(str(folder)), Driver(stub))
@@ -311,6 +316,64 @@ def test_the_functional_form_and_the_module_take_the_short_way(stub, long_calls)
     assert value(stub.launches[-1], "weight") == layer.weight.data_ptr()
 
 
+@pytest.fixture
+def checked(monkeypatch):
+    """How often the operator checked its inputs: once for each long call."""
+    calls = []
+
+    def counted(given):
+        calls.append(tuple(given.x.shape))
+        return true_check(given)
+
+    true_check = operator.check_inputs
+    monkeypatch.setattr(operator, "check_inputs", counted)
+    return calls
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_the_operator_itself_takes_the_short_way(stub, checked, mode):
+    packed = weights()
+    out = torch.zeros(4, N, dtype=F16)
+    x = torch.zeros(4, K, dtype=F16)
+    with mode():
+        for _ in range(3):
+            assert gemm(inputs_of(x, packed, None), out) is out
+            result = gemm(inputs_of(x, packed, None))
+    assert (result.shape, result.dtype) == ((4, N), F16)
+    assert checked == [(4, K)]
+    first, *others = stub.launches
+    assert len(others) == 5
+    assert OVERLAP not in first.attributes
+    assert all(OVERLAP in launch.attributes for launch in others)
+    assert value(others[-1], "output") == result.data_ptr()
+    with pytest.raises(UsageError, match="last dimension has to be k"):
+        gemm(inputs_of(torch.zeros(4, K + 8, dtype=F16), packed, None))
+
+
+@pytest.mark.usefixtures("engine")
+def test_the_operator_sees_other_scales_of_the_same_weight(stub, checked):
+    packed = weights()
+    other = dataclasses.replace(packed, weight_scale=packed.weight_scale.clone())
+    x = torch.zeros(4, K, dtype=F16)
+    for one in (packed, packed, other, other, packed):
+        gemm(inputs_of(x, one, None))
+        assert value(stub.launches[-1], "weight_scale") == one.weight_scale.data_ptr()
+    assert len(checked) == 3
+
+
+@pytest.mark.usefixtures("engine")
+def test_what_the_operator_remembers_goes_with_the_weight():
+    packed = weights()
+    gemm(inputs_of(torch.zeros(4, K, dtype=F16), packed, None))
+    before = len(operator._short_calls)
+    scale = weakref.ref(packed.weight_scale)
+    del packed
+    gc.collect()
+    assert len(operator._short_calls) == before - 1
+    assert scale() is None
+
+
 @pytest.mark.usefixtures("engine")
 def test_layers_and_weights_that_have_run_are_copied_and_pickled(stub):
     packed = weights()
@@ -349,9 +412,6 @@ def test_threads_share_a_plan_and_none_of_their_launches_is_lost(engine, stub):
 
 def test_a_plan_keeps_no_more_than_its_weights_alive(engine):
     del engine
-    import gc
-    import weakref
-
     packed = weights()
     matmul(torch.zeros(1, K, dtype=F16), packed)
     matmul(torch.zeros(1, K, dtype=F16), packed)
