@@ -80,7 +80,7 @@ def _explain(given: argparse.Namespace) -> RuntimeExit:
 
 def _tune(given: argparse.Namespace) -> RuntimeExit:
     try:
-        from humming_runtime.torch_layer import tune  # noqa: PLC0415  torch is for this command alone
+        from humming_runtime.measure import tune  # noqa: PLC0415  torch is for this command alone
     except ImportError as error:
         raise UsageError(f"tune: needs torch ({error})", "pip install torch") from error
     if given.output.exists() and not given.force:

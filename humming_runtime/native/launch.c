@@ -187,4 +187,11 @@ static PyType_Slot launch_slots[] = {{Py_tp_doc, (void*)kLaunchDoc},
                                      {Py_tp_dealloc, launch_dealloc},
                                      {Py_tp_methods, launch_methods},
                                      {0, NULL}};
-PyType_Spec launch_spec = {"humming_runtime._native.Launch", sizeof(Launch), 0, Py_TPFLAGS_DEFAULT, launch_slots};
+static PyType_Spec launch_spec = {"humming_runtime._native.Launch", sizeof(Launch), 0, Py_TPFLAGS_DEFAULT,
+                                  launch_slots};
+
+PyObject* launch_type(void) {
+  static PyObject* type;
+  if (!type) type = PyType_FromSpec(&launch_spec);
+  return type;
+}

@@ -56,7 +56,8 @@ typedef struct {
   CudaResult code;
 } LaunchFailure;
 
-extern PyType_Spec launch_spec;
+// The type of Launch, made by the first call; borrowed, NULL with an exception.
+PyObject* launch_type(void);
 
 LaunchFailure launch_run(Launch* self, const LaunchCall* call);
 PyObject* failure_as_object(LaunchFailure failed);

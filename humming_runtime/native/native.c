@@ -1,10 +1,6 @@
 // The module humming_runtime._native: limited API of CPython 3.10, so that one binary serves every later version.
 #include "native.h"
 
-static PyObject* launch_type;
-
-PyObject* native_launch_type(void) { return launch_type; }
-
 static PyMethodDef functions[] = {
     {"generation", native_generation, METH_NOARGS, "generation()\n\nMoves where every choice of kernels became void."},
     {"invalidate", native_invalidate, METH_NOARGS, "invalidate()\n\nEvery TensorCall chooses its kernels again."},
@@ -18,14 +14,14 @@ PyMODINIT_FUNC PyInit__native(void) {
   if (tensor_call_ready()) return NULL;
   PyObject* module = PyModule_Create(&definition);
   if (!module) return NULL;
-  launch_type = PyType_FromSpec(&launch_spec);
-  PyObject* call_type = launch_type ? PyType_FromSpec(&tensor_call_spec) : NULL;
-  if (!call_type) {
+  PyObject* const launch = launch_type();
+  PyObject* const call = launch ? PyType_FromSpec(&tensor_call_spec) : NULL;
+  if (!call) {
     Py_DecRef(module);
     return NULL;
   }
-  Py_IncRef(launch_type);  // the module's reference; the other one is ours
-  if (PyModule_AddObject(module, "Launch", launch_type) || PyModule_AddObject(module, "TensorCall", call_type)) {
+  Py_IncRef(launch);  // the module's reference, besides the one of launch_type()
+  if (PyModule_AddObject(module, "Launch", launch) || PyModule_AddObject(module, "TensorCall", call)) {
     Py_DecRef(module);
     return NULL;
   }

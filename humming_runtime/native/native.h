@@ -5,7 +5,6 @@
 
 extern PyType_Spec tensor_call_spec;
 
-int tensor_call_ready(void);                                        // 0, or -1 with an exception
-PyObject* native_launch_type(void);                                 // borrowed
-PyObject* native_generation(PyObject* module, PyObject* unused);    // int
+int tensor_call_ready(void);  // 0, or -1 with an exception
+PyObject* native_generation(PyObject* module, PyObject* unused);  // int
 PyObject* native_invalidate(PyObject* module, PyObject* unused);

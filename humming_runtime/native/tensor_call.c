@@ -8,10 +8,10 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "dlpack_abi.h"
 #include "native.h"
+#include "tensor_reading.h"
 
-enum { kMostWeights = 4, kTableSlots = 128, kMostSizes = 64, kMostStreams = 32, kAlignment = 16 };
+enum { kMostWeights = 4, kTableSlots = 128, kMostSizes = 64, kMostStreams = 32 };
 
 static atomic_llong generation;  // moves where every cached choice of kernels is void
 
@@ -22,8 +22,7 @@ typedef struct {
 
 typedef struct {
   PyObject_HEAD
-  const DlExchangeApi* api;
-  PyObject* tensor_type;
+  TensorReader reader;
   PyObject* dispatch_depth;  // callable: modes that want to see every operator
   PyObject* weights[kMostWeights];  // NULL: absent; the first is only compared, the others are kept
   void* addresses[kMostWeights];
@@ -31,8 +30,6 @@ typedef struct {
   int weight_count;
   int tracked;        // weights have version counters
   int versions_known;
-  DlDevice device;
-  DlDtype dtype;
   int64_t n, k;
   long long generation;
   int size_count, stream_count;
@@ -66,45 +63,6 @@ static int needs_no_gradient(PyObject* tensor) {
   return flag == Py_False;
 }
 
-static int read_tensor(const TensorCall* self, PyObject* object, DlTensor* out) {
-  if ((PyObject*)Py_TYPE(object) != self->tensor_type) return 0;
-  if (self->api->tensor_from_object(object, out)) {
-    PyErr_Clear();  // a tensor without memory of its own: the long way knows what to say
-    return 0;
-  }
-  return out->strides && out->device.type == self->device.type && out->device.id == self->device.id &&
-         out->dtype.code == self->dtype.code && out->dtype.bits == self->dtype.bits && out->dtype.lanes == 1;
-}
-
-// Rows of `width` elements with one stride, 16-byte aligned. Returns the stride, 0 where there is none.
-static int64_t row_stride(const DlTensor* t, int64_t width, int64_t* rows) {
-  const int last = t->ndim - 1;
-  if (last < 0 || t->shape[last] != width || (t->strides[last] != 1 && width != 1)) return 0;
-  int64_t count = 1, stride = width;
-  int seen = 0;
-  for (int i = last - 1; i >= 0; --i) {
-    if (t->shape[i] == 1) continue;
-    if (!seen) {
-      stride = t->strides[i];
-      seen = 1;
-    } else if (t->strides[i] != stride * count) {
-      return 0;
-    }
-    count *= t->shape[i];
-  }
-  *rows = count;
-  const uintptr_t address = (uintptr_t)t->data + t->byte_offset;
-  return address % kAlignment || stride * 2 % kAlignment || stride < width ? 0 : stride;
-}
-
-static int same_leading_shape(const DlTensor* a, const DlTensor* b) {
-  if (a->ndim != b->ndim) return 0;
-  for (int i = 0; i < a->ndim - 1; ++i) {
-    if (a->shape[i] != b->shape[i]) return 0;
-  }
-  return 1;
-}
-
 // Are these the weights, where and what they were when the streams were noted? -1 = error.
 static int weights_unchanged(TensorCall* self, PyObject* parts) {
   if (!PyTuple_Check(parts) || PyTuple_Size(parts) != kMostWeights) return 0;
@@ -113,7 +71,7 @@ static int weights_unchanged(TensorCall* self, PyObject* parts) {
     if (part != (self->weights[i] ? self->weights[i] : Py_None)) return 0;
     if (part == Py_None) continue;
     DlTensor t;
-    if (self->api->tensor_from_object(part, &t)) return -1;
+    if (self->reader.api->tensor_from_object(part, &t)) return -1;
     if ((char*)t.data + t.byte_offset != (char*)self->addresses[i]) return 0;
     if (!self->tracked) continue;
     PyObject* version = PyObject_GetAttr(part, name_version);
@@ -152,11 +110,11 @@ static PyObject* tensor_call_run(PyObject* object, PyObject* const* args, Py_ssi
   DlTensor a, c, b;
   int64_t m = 0, rows = 0;
   LaunchCall call = {0};
-  if (!read_tensor(self, x, &a) || !read_tensor(self, out, &c) || !same_leading_shape(&a, &c)) Py_RETURN_FALSE;
+  if (!read_tensor(&self->reader, x, &a) || !read_tensor(&self->reader, out, &c) || !same_leading_shape(&a, &c)) Py_RETURN_FALSE;
   if (!(call.activation_stride = row_stride(&a, self->k, &m))) Py_RETURN_FALSE;
   if (!(call.output_stride = row_stride(&c, self->n, &rows)) || m < 1) Py_RETURN_FALSE;
   if (bias != Py_None) {
-    if (!read_tensor(self, bias, &b) || b.ndim != 1 || b.shape[0] != self->n) Py_RETURN_FALSE;
+    if (!read_tensor(&self->reader, bias, &b) || b.ndim != 1 || b.shape[0] != self->n) Py_RETURN_FALSE;
     if (b.strides[0] != 1 && self->n != 1) Py_RETURN_FALSE;
     call.has_bias = 1;
     call.bias = (int64_t)((char*)b.data + b.byte_offset);
@@ -170,7 +128,7 @@ static PyObject* tensor_call_run(PyObject* object, PyObject* const* args, Py_ssi
   if (!fine || self->generation != atomic_load(&generation)) Py_RETURN_FALSE;
 
   void* stream = NULL;
-  if (self->device.type == kDlCuda && self->api->current_stream(kDlCuda, self->device.id, &stream)) return NULL;
+  if (self->reader.device.type == kDlCuda && self->reader.api->current_stream(kDlCuda, self->reader.device.id, &stream)) return NULL;
   call.stream = (int64_t)stream;
   if (self->tracked && !stream_is_known(self, call.stream)) Py_RETURN_FALSE;
   const Size* size = find_size(self, m);
@@ -192,7 +150,7 @@ static PyObject* tensor_call_add(PyObject* object, PyObject* args) {
   TensorCall* self = (TensorCall*)object;
   long long m, made_in;
   PyObject* launch;
-  if (!PyArg_ParseTuple(args, "LO!L:add", &m, native_launch_type(), &launch, &made_in)) return NULL;
+  if (!PyArg_ParseTuple(args, "LO!L:add", &m, launch_type(), &launch, &made_in)) return NULL;
   if (m < 1) {
     PyErr_SetString(PyExc_ValueError, "m: must be positive");
     return NULL;
@@ -273,14 +231,11 @@ static PyObject* tensor_call_new(PyTypeObject* type, PyObject* args, PyObject* k
   allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
   TensorCall* self = (TensorCall*)allocate(type, 0);
   if (!self) return NULL;
-  self->api = api;
   Py_IncRef(tensor_type);
   Py_IncRef(depth);
-  self->tensor_type = tensor_type;
+  self->reader = (TensorReader){api, tensor_type, {device_type, device_id}, {(uint8_t)code, (uint8_t)bits, 1}};
   self->dispatch_depth = depth;
   self->tracked = tracked;
-  self->device = (DlDevice){device_type, device_id};
-  self->dtype = (DlDtype){(uint8_t)code, (uint8_t)bits, 1};
   self->n = n, self->k = k;
   self->generation = -1;
   for (int i = 0; i < kMostWeights; ++i) {
@@ -303,7 +258,7 @@ static void tensor_call_dealloc(PyObject* object) {
   TensorCall* self = (TensorCall*)object;
   forget_sizes(self);
   for (int i = 1; i < kMostWeights; ++i) Py_DecRef(self->weights[i]);  // takes NULL
-  Py_DecRef(self->tensor_type);
+  Py_DecRef(self->reader.tensor_type);
   Py_DecRef(self->dispatch_depth);
   PyTypeObject* type = Py_TYPE(object);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);

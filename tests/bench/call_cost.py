@@ -18,10 +18,10 @@ from pathlib import Path
 import torch
 
 from humming_runtime.launcher import extension
+from humming_runtime.measure.random_layer import random_packed
+from humming_runtime.measure.tune import parse_format
 from humming_runtime.torch_layer import LinearPlan, QuantLinear, matmul
 from humming_runtime.torch_layer.linear_plan import gemm, inputs_of
-from humming_runtime.torch_layer.random_layer import random_packed
-from humming_runtime.torch_layer.tune import parse_format
 from tests.bench.machine import machine_facts
 
 BURST, BURSTS = 200, 50

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import torch
 
+from humming_runtime.measure.cold_timing import copies_for, graph_us
+from humming_runtime.measure.random_layer import clones, random_packed
+from humming_runtime.measure.tune import parse_format
 from humming_runtime.torch_layer import LinearPlan
-from humming_runtime.torch_layer.cold_timing import copies_for, graph_us
-from humming_runtime.torch_layer.random_layer import clones, random_packed
-from humming_runtime.torch_layer.tune import parse_format
 from tests.bench.machine import machine_facts
 
 SHAPES = ((4096, 4096), (8192, 8192), (2880, 2880))

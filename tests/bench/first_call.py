@@ -30,8 +30,8 @@ def ours_ms() -> dict[str, float]:
     from humming_runtime.torch_layer import matmul
 
     imported = time.perf_counter()
-    from humming_runtime.torch_layer.random_layer import random_packed
-    from humming_runtime.torch_layer.tune import parse_format
+    from humming_runtime.measure.random_layer import random_packed
+    from humming_runtime.measure.tune import parse_format
 
     packed = random_packed(parse_format("f16_u4_g128f16"), N, K)
     torch.cuda.synchronize()

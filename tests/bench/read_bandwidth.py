@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from humming_runtime.torch_layer.cold_timing import graph_us
+from humming_runtime.measure.cold_timing import graph_us
 
 
 def read_bandwidth_gbps() -> float:

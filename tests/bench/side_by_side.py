@@ -20,10 +20,10 @@ from pathlib import Path
 
 import torch
 
+from humming_runtime.measure.cold_timing import copies_for, graph_us
+from humming_runtime.measure.random_layer import clones, dequantized, random_packed
+from humming_runtime.measure.tune import parse_format
 from humming_runtime.torch_layer import LinearPlan, PackedWeight, matmul
-from humming_runtime.torch_layer.cold_timing import copies_for, graph_us
-from humming_runtime.torch_layer.random_layer import clones, dequantized, random_packed
-from humming_runtime.torch_layer.tune import parse_format
 from tests.bench.machine import machine_facts
 from tests.bench.peer_layer import PeerLayer
 from tests.bench.read_bandwidth import read_bandwidth_gbps

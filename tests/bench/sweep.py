@@ -12,10 +12,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from humming_runtime.driver import Driver
-from humming_runtime.torch_layer.cold_timing import copies_for
-from humming_runtime.torch_layer.launch_timing import FixedEngine, time_launches
-from humming_runtime.torch_layer.random_layer import clones, random_packed
-from humming_runtime.torch_layer.tune import ROWS, parse_format
+from humming_runtime.measure.cold_timing import copies_for
+from humming_runtime.measure.launch_timing import FixedEngine, time_launches
+from humming_runtime.measure.random_layer import clones, random_packed
+from humming_runtime.measure.tune import ROWS, parse_format
 from tests.bench.machine import machine_facts
 from tests.bench.shapes import SHAPES
 

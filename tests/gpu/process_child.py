@@ -11,9 +11,9 @@ def multiply(device="cuda"):
     import torch
 
     from humming_runtime.discover import discover
+    from humming_runtime.measure.random_layer import dequantized, random_packed
+    from humming_runtime.measure.tune import parse_format
     from humming_runtime.torch_layer import matmul
-    from humming_runtime.torch_layer.random_layer import dequantized, random_packed
-    from humming_runtime.torch_layer.tune import parse_format
 
     formats = {v.format for package in discover().packages for _, v in package.kernels}
     form = next(f for f in ("f16_u4_g128f16", "f16_u4_ch", *sorted(formats)) if f in formats)

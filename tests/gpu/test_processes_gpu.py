@@ -78,9 +78,9 @@ def worker(layer, queue):
 
 
 def test_a_layer_goes_to_a_spawned_worker():
+    from humming_runtime.measure.random_layer import random_packed
+    from humming_runtime.measure.tune import parse_format
     from humming_runtime.torch_layer import QuantLinear
-    from humming_runtime.torch_layer.random_layer import random_packed
-    from humming_runtime.torch_layer.tune import parse_format
 
     formats = {v.format for package in discover().packages for _, v in package.kernels}
     form = min(formats)

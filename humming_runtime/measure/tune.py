@@ -20,10 +20,10 @@ from humming_runtime.contract.variant_name import ScaleScheme
 from humming_runtime.driver import Driver
 from humming_runtime.errors import NoKernelError, UsageError
 from humming_runtime.explanation import parse_problem
+from humming_runtime.measure.cold_timing import copies_for
+from humming_runtime.measure.launch_timing import FixedEngine, time_launches, tuned
+from humming_runtime.measure.random_layer import clones, random_packed
 from humming_runtime.problem import Device
-from humming_runtime.torch_layer.cold_timing import copies_for
-from humming_runtime.torch_layer.launch_timing import FixedEngine, time_launches, tuned
-from humming_runtime.torch_layer.random_layer import clones, random_packed
 from humming_runtime.torch_layer.weight_format import WeightFormat
 
 ROWS = (

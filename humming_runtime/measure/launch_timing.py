@@ -10,10 +10,10 @@ import torch
 from humming_runtime import selection
 from humming_runtime.contract.tuning import TunedLaunch, tile_of
 from humming_runtime.engine import Engine
+from humming_runtime.measure.cold_timing import copies_for, graph_us
 from humming_runtime.problem import Device, Problem
 from humming_runtime.resolve import Accepted, Decision, shortlist
 from humming_runtime.torch_layer.binding import plans_of, use_plans
-from humming_runtime.torch_layer.cold_timing import copies_for, graph_us
 from humming_runtime.torch_layer.functional import matmul
 from humming_runtime.torch_layer.packed_weight import PackedWeight
 
