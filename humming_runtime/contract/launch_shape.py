@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from humming_runtime.contract.arguments import struct_size_bytes
 from humming_runtime.contract.variant_name import Variant
 
+SCHEDULE_VERSIONS = {"decode": 1, "prefill": 1, "multistage": 1}
+"""One more where a formula below, or what kernels expect of a launch, changes: part of the contract hash."""
 MIN_DECODE_STAGES = 2
 ROW_PAD_BYTES = 16
 TMA_ALIGNMENT_BYTES = 1024

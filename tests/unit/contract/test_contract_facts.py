@@ -171,4 +171,7 @@ def test_the_contract_hash_depends_on_each_part(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(fingerprint, "SCHEMA_VERSION", 99)
         hashes.add(fingerprint.contract_hash())
-    assert len(hashes) == 4
+    with monkeypatch.context() as patch:
+        patch.setattr(fingerprint, "SCHEDULE_VERSIONS", {"decode": 2})
+        hashes.add(fingerprint.contract_hash())
+    assert len(hashes) == 5
