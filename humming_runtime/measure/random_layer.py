@@ -10,16 +10,18 @@ from humming_runtime.torch_layer.packed_weight import part_layout
 _SCALE_LOW, _SCALE_SPAN = 0.01, 0.02
 
 
-def random_packed(form: WeightFormat, n: int, k: int) -> PackedWeight:
+def random_packed(
+    form: WeightFormat, n: int, k: int, device: torch.device | str = "cuda"
+) -> PackedWeight:
     """Every byte of the weights is random: all codes are valid codes."""
     tensors = {}
     for name, part in part_layout(form, n, k).items():
         if name == "weight":
-            tensor = torch.randint(0, 256, part.shape, dtype=part.dtype, device="cuda")
+            tensor = torch.randint(0, 256, part.shape, dtype=part.dtype, device=device)
         elif name == "weight_zero":
-            tensor = torch.randint(0, 16, part.shape, dtype=part.dtype, device="cuda")
+            tensor = torch.randint(0, 16, part.shape, dtype=part.dtype, device=device)
         else:
-            tensor = (torch.rand(part.shape, device="cuda") * _SCALE_SPAN + _SCALE_LOW).to(
+            tensor = (torch.rand(part.shape, device=device) * _SCALE_SPAN + _SCALE_LOW).to(
                 part.dtype
             )
         tensors[name] = tensor

@@ -92,7 +92,8 @@ static const char kLaunchDoc[] =
     "driver: addresses of cuLaunchKernelEx, cuCtxGetCurrent, cuCtxPushCurrent_v2, cuCtxPopCurrent_v2 and\n"
     "cuTensorMapEncodeTiled. kernel: (function, context). shape: (grid, threads, shared bytes, cluster, can overlap).\n"
     "template: the argument struct. offsets: of activation, activation_stride, output, output_stride, bias and\n"
-    "activation_map (-1: none). map: (data type, size x, size y, box x, box y, interleave, swizzle, L2 promotion, fill).\n"
+    "activation_map (-1: none). map: (data type, size x, size y, box x, box y, interleave, swizzle, L2 promotion,\n"
+    "fill).\n"
     "counter: kept as long as the launch; cell: address of its 64-bit number, one more for each launch.";
 
 static PyObject* launch_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {

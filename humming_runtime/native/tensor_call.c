@@ -9,16 +9,12 @@
 #include <string.h>
 
 #include "native.h"
+#include "size_table.h"
 #include "tensor_reading.h"
 
-enum { kMostWeights = 4, kTableSlots = 128, kMostSizes = 64, kMostStreams = 32 };
+enum { kMostWeights = 4, kMostStreams = 32 };
 
 static atomic_llong generation;  // moves where every cached choice of kernels is void
-
-typedef struct {
-  int64_t m;  // 0: free
-  Launch* launch;
-} Size;
 
 typedef struct {
   PyObject_HEAD
@@ -32,28 +28,12 @@ typedef struct {
   int versions_known;
   int64_t n, k;
   long long generation;
-  int size_count, stream_count;
+  int stream_count;
   int64_t streams[kMostStreams];  // launched these weights since they were last written
-  Size sizes[kTableSlots];
+  SizeTable sizes;
 } TensorCall;
 
 static PyObject *name_requires_grad, *name_version;
-
-static void forget_sizes(TensorCall* self) {
-  for (int i = 0; i < kTableSlots; ++i) {
-    if (!self->sizes[i].m) continue;
-    self->sizes[i].m = 0;
-    Py_DecRef((PyObject*)self->sizes[i].launch);
-  }
-  self->size_count = 0;
-}
-
-// The slot of m, or the free one where it would go. Never full: kMostSizes < kTableSlots.
-static Size* find_size(TensorCall* self, int64_t m) {
-  unsigned at = (unsigned)((uint64_t)m * 0x9e3779b97f4a7c15u >> 57);
-  while (self->sizes[at].m && self->sizes[at].m != m) at = (at + 1) % kTableSlots;
-  return &self->sizes[at];
-}
 
 // 1 = no gradient, 0 = one may be needed, -1 = error.
 static int needs_no_gradient(PyObject* tensor) {
@@ -71,7 +51,10 @@ static int weights_unchanged(TensorCall* self, PyObject* parts) {
     if (part != (self->weights[i] ? self->weights[i] : Py_None)) return 0;
     if (part == Py_None) continue;
     DlTensor t;
-    if (self->reader.api->tensor_from_object(part, &t)) return -1;
+    if (self->reader.api->tensor_from_object(part, &t)) {
+      PyErr_Clear();  // the long way knows what to say
+      return 0;
+    }
     if ((char*)t.data + t.byte_offset != (char*)self->addresses[i]) return 0;
     if (!self->tracked) continue;
     PyObject* version = PyObject_GetAttr(part, name_version);
@@ -98,7 +81,8 @@ static int no_mode_is_active(const TensorCall* self) {
   return value == 0;
 }
 
-static const char kRunDoc[] = "run(x, out, bias, parts)\n\nTrue: launched. False: take the long way. (call, code): refused.";
+static const char kRunDoc[] =
+    "run(x, out, bias, parts)\n\nTrue: launched. False: take the long way. (call, code): refused.";
 
 static PyObject* tensor_call_run(PyObject* object, PyObject* const* args, Py_ssize_t count) {
   TensorCall* self = (TensorCall*)object;
@@ -110,11 +94,13 @@ static PyObject* tensor_call_run(PyObject* object, PyObject* const* args, Py_ssi
   DlTensor a, c, b;
   int64_t m = 0, rows = 0;
   LaunchCall call = {0};
-  if (!read_tensor(&self->reader, x, &a) || !read_tensor(&self->reader, out, &c) || !same_leading_shape(&a, &c)) Py_RETURN_FALSE;
+  const TensorReader* const reader = &self->reader;
+  if (!read_tensor(reader, x, &a) || !read_tensor(reader, out, &c)) Py_RETURN_FALSE;
+  if (!same_leading_shape(&a, &c)) Py_RETURN_FALSE;
   if (!(call.activation_stride = row_stride(&a, self->k, &m))) Py_RETURN_FALSE;
   if (!(call.output_stride = row_stride(&c, self->n, &rows)) || m < 1) Py_RETURN_FALSE;
   if (bias != Py_None) {
-    if (!read_tensor(&self->reader, bias, &b) || b.ndim != 1 || b.shape[0] != self->n) Py_RETURN_FALSE;
+    if (!read_tensor(reader, bias, &b) || b.ndim != 1 || b.shape[0] != self->n) Py_RETURN_FALSE;
     if (b.strides[0] != 1 && self->n != 1) Py_RETURN_FALSE;
     call.has_bias = 1;
     call.bias = (int64_t)((char*)b.data + b.byte_offset);
@@ -128,15 +114,15 @@ static PyObject* tensor_call_run(PyObject* object, PyObject* const* args, Py_ssi
   if (!fine || self->generation != atomic_load(&generation)) Py_RETURN_FALSE;
 
   void* stream = NULL;
-  if (self->reader.device.type == kDlCuda && self->reader.api->current_stream(kDlCuda, self->reader.device.id, &stream)) return NULL;
+  const DlDevice device = reader->device;
+  if (device.type == kDlCuda && reader->api->current_stream(kDlCuda, device.id, &stream)) return NULL;
   call.stream = (int64_t)stream;
   if (self->tracked && !stream_is_known(self, call.stream)) Py_RETURN_FALSE;
-  const Size* size = find_size(self, m);
-  if (!size->m) Py_RETURN_FALSE;
+  Launch* const launch = size_table_find(&self->sizes, m);
+  if (!launch) Py_RETURN_FALSE;
   call.overlap = self->tracked;
   call.activation = (int64_t)((char*)a.data + a.byte_offset);
   call.output = (int64_t)((char*)c.data + c.byte_offset);
-  Launch* const launch = size->launch;
   Py_IncRef((PyObject*)launch);  // another thread may change the table while the launch waits
   const LaunchFailure failed = launch_run(launch, &call);
   Py_DecRef((PyObject*)launch);
@@ -157,16 +143,9 @@ static PyObject* tensor_call_add(PyObject* object, PyObject* args) {
   }
   const long long now = atomic_load(&generation);
   if (made_in != now) Py_RETURN_NONE;  // chosen before the choice became void
-  if (self->generation != now || self->size_count == kMostSizes) forget_sizes(self);
+  if (self->generation != now) size_table_clear(&self->sizes);
   self->generation = now;
-  Size* size = find_size(self, m);
-  Py_IncRef(launch);
-  if (size->m) {
-    Py_DecRef((PyObject*)size->launch);
-  } else {
-    ++self->size_count;
-  }
-  *size = (Size){m, (Launch*)launch};
+  size_table_put(&self->sizes, m, (Launch*)launch);
   Py_RETURN_NONE;
 }
 
@@ -206,8 +185,9 @@ static PyObject* tensor_call_forget(PyObject* object, PyObject* unused) {
 
 static const char kTensorCallDoc[] =
     "TensorCall(exchange, tensor_type, dispatch_depth, weights, tracked, device, dtype, size)\n\n"
-    "exchange: torch.Tensor.__dlpack_c_exchange_api__. weights: 4 tensors or None; the first is not kept alive, whoever\n"
-    "calls has it. tracked: they have version counters. device: (DLPack type, index). dtype: (DLPack code, bits). size: (n, k).";
+    "exchange: torch.Tensor.__dlpack_c_exchange_api__. weights: 4 tensors or None; the first is not kept alive,\n"
+    "whoever calls has it. tracked: they have version counters. device: (DLPack type, index). dtype: (DLPack code,\n"
+    "bits). size: (n, k).";
 
 static PyObject* tensor_call_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   (void)kwargs;
@@ -256,7 +236,7 @@ static PyObject* tensor_call_new(PyTypeObject* type, PyObject* args, PyObject* k
 
 static void tensor_call_dealloc(PyObject* object) {
   TensorCall* self = (TensorCall*)object;
-  forget_sizes(self);
+  size_table_clear(&self->sizes);
   for (int i = 1; i < kMostWeights; ++i) Py_DecRef(self->weights[i]);  // takes NULL
   Py_DecRef(self->reader.tensor_type);
   Py_DecRef(self->dispatch_depth);
