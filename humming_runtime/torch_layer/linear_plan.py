@@ -16,7 +16,7 @@ from torch.compiler import is_compiling
 from humming_runtime.torch_layer import binding, operator
 from humming_runtime.torch_layer.gemm_call import GemmInputs
 from humming_runtime.torch_layer.packed_weight import PackedWeight
-from humming_runtime.torch_layer.short_call import ShortCall
+from humming_runtime.torch_layer.short_call import ShortCall, empty_result
 
 
 class LinearPlan:
@@ -51,7 +51,7 @@ class LinearPlan:
         """Enqueue on torch's current stream of the weights' device; see functional.matmul."""
         if is_compiling() or kernel:
             return self._operator(x, bias, out, kernel)
-        target = self._empty(x) if out is None else out
+        target = empty_result(x, self.n) if out is None else out
         if target is not None:
             done = self._run(x, target, bias, self.parts)
             if done is True:
@@ -74,11 +74,6 @@ class LinearPlan:
     def explain(self, m: int) -> str:
         """Which kernel m rows get and why, with every other candidate; for people."""
         return self._short.entry(self.parts).plan.explain(m)
-
-    def _empty(self, x: torch.Tensor) -> torch.Tensor | None:
-        if type(x) is not torch.Tensor or not x.dim():
-            return None  # the operator says what is wrong, or traces
-        return x.new_empty((*x.shape[:-1], self.n))  # faster than torch.empty
 
     def _operator(
         self,

@@ -19,7 +19,7 @@ from humming_runtime.torch_layer.gemm_call import (
     launch,
     output_shape,
 )
-from humming_runtime.torch_layer.short_call import ShortCall, ShortCalls
+from humming_runtime.torch_layer.short_call import ShortCall, ShortCalls, empty_result
 
 _INPUTS = (
     "Tensor x, Tensor weight, Tensor? weight_scale, Tensor? weight_zero, Tensor? channel_scale, "
@@ -51,9 +51,9 @@ def _launch_shortly(arguments: tuple[Any, ...], out: torch.Tensor | None) -> tor
     if shape != (call.config, call.n, call.k) or call.plans is not binding.plans():
         return None
     if out is None:
-        if type(x) is not torch.Tensor or not x.dim():
+        out = empty_result(x, call.n)
+        if out is None:
             return None
-        out = x.new_empty((*x.shape[:-1], call.n))
     done = call.run(x, out, bias, parts)
     if done is True:
         return out

@@ -72,6 +72,19 @@ class ShortCall:
         self._call.forget()
 
 
+def empty_result(x: torch.Tensor, n: int) -> torch.Tensor | None:
+    """Memory for x (..., k) times (k, n); None for what only the long way can judge.
+
+    Sizes one by one: torch reads a tuple of them three times as slowly.
+    """
+    if type(x) is not torch.Tensor:
+        return None
+    shape = x.shape
+    if len(shape) == 2:
+        return x.new_empty(shape[0], n)
+    return x.new_empty(*shape[:-1], n) if shape else None
+
+
 class ShortCalls:
     """Short calls of whatever weights the operator has met, as long as these live."""
 

@@ -8,6 +8,7 @@ import csv
 import hashlib
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import venv
@@ -195,6 +196,21 @@ def test_an_unknown_machine_is_named(tmp_path):
     with pytest.raises(subprocess.CalledProcessError) as error:
         native_wheel("sparc", tmp_path)
     assert b"HUMMING_NATIVE: 'sparc' is not known" in error.value.stderr
+
+
+@pytest.mark.skipif(platform.machine() not in MACHINES, reason="no wheel for this machine")
+@pytest.mark.parametrize("minor", range(10, 15))
+def test_one_extension_serves_every_python(native_wheels, tmp_path, minor):
+    python = shutil.which(f"python3.{minor}")
+    if python is None or subprocess.run([python, "-V"], check=False).returncode:
+        pytest.skip(f"no python3.{minor} here")
+    with zipfile.ZipFile(native_wheels[platform.machine()]) as archive:
+        archive.extractall(tmp_path)
+    code = "from humming_runtime import _native; print(_native.Launch.__doc__)"
+    shown = subprocess.run(
+        [python, "-c", code], check=True, cwd=tmp_path, capture_output=True, text=True
+    ).stdout
+    assert shown.startswith("Launch(driver, kernel, shape, template")
 
 
 @pytest.mark.skipif(platform.machine() not in MACHINES, reason="no wheel for this machine")
