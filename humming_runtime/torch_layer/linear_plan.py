@@ -90,7 +90,7 @@ def gemm(inputs: GemmInputs, out: torch.Tensor | None = None) -> torch.Tensor:
     if out is None:
         result: torch.Tensor = torch.ops.humming.gemm(*inputs)
         return result
-    torch.ops.humming.gemm_out(*inputs, out=out)
+    torch.ops.humming.gemm_out(out, *inputs)
     return out
 
 

@@ -29,7 +29,8 @@ _INPUTS = (
 _torch_library: Any = torch.library  # parts of it are not typed
 _library = _torch_library.Library("humming", "FRAGMENT")
 _library.define(f"gemm({_INPUTS}) -> Tensor")
-_library.define(f"gemm_out({_INPUTS}, *, Tensor(a!) out) -> ()")
+# `out` comes first, by place: dynamo before torch 2.6 stops at a keyword of that name.
+_library.define(f"gemm_out(Tensor(a!) out, {_INPUTS}) -> ()")
 
 Argument = torch.Tensor | str | int | None
 
@@ -86,7 +87,7 @@ def _cuda_gemm(*arguments: Argument) -> torch.Tensor:
     return out
 
 
-def _cuda_gemm_out(*arguments: Argument, out: torch.Tensor) -> None:
+def _cuda_gemm_out(out: torch.Tensor, *arguments: Argument) -> None:
     if _launch_shortly(arguments, out) is not None:
         return
     given = _inputs(arguments)
@@ -101,13 +102,17 @@ def _fake_gemm(*arguments: Argument) -> torch.Tensor:
     return given.x.new_empty(output_shape(given))
 
 
-def _fake_gemm_out(*arguments: Argument, out: torch.Tensor) -> None:
+def _fake_gemm_out(out: torch.Tensor, *arguments: Argument) -> None:
     given = _inputs(arguments)
     check_inputs(given)
     check_output(given, out)
 
 
-def _refuse_cpu(*arguments: Argument, out: torch.Tensor | None = None) -> None:
+def _refuse_cpu(*arguments: Argument) -> None:
+    require_cuda(_inputs(arguments).x.device)
+
+
+def _refuse_cpu_out(out: torch.Tensor, *arguments: Argument) -> None:
     del out
     require_cuda(_inputs(arguments).x.device)
 
@@ -122,12 +127,12 @@ def _below_autograd_gemm(*arguments: Argument) -> torch.Tensor:
     return result
 
 
-def _below_autograd_gemm_out(*arguments: Argument, out: torch.Tensor) -> None:
+def _below_autograd_gemm_out(out: torch.Tensor, *arguments: Argument) -> None:
     if _launch_shortly(arguments, out) is not None:
         return
     _refuse_gradients((*arguments, out))
     with torch._C._AutoDispatchBelowAutograd():  # noqa: SLF001  no public name
-        torch.ops.humming.gemm_out(*arguments, out=out)
+        torch.ops.humming.gemm_out(out, *arguments)
 
 
 def _refuse_gradients(arguments: tuple[Argument, ...]) -> None:
@@ -155,7 +160,7 @@ def _inputs(arguments: tuple[Argument, ...]) -> GemmInputs:
 _library.impl("gemm", _cuda_gemm, "CUDA")
 _library.impl("gemm_out", _cuda_gemm_out, "CUDA")
 _library.impl("gemm", _refuse_cpu, "CPU")
-_library.impl("gemm_out", _refuse_cpu, "CPU")
+_library.impl("gemm_out", _refuse_cpu_out, "CPU")
 _library.impl("gemm", _below_autograd_gemm, "Autograd")
 _library.impl("gemm_out", _below_autograd_gemm_out, "Autograd")
 _torch_library.register_fake("humming::gemm", _fake_gemm, lib=_library)

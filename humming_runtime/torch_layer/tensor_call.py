@@ -23,6 +23,8 @@ _ALIGNMENT_BYTES = 16
 _DEVICES = {"cpu": 1, "cuda": 2}
 _DTYPES = {torch.float16: (2, 16), torch.bfloat16: (4, 16)}
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
 Failure = tuple[str, int]
 Parts = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]
 """weight, weight_scale, weight_zero, channel_scale."""
@@ -56,6 +58,8 @@ def make_tensor_call(
     tracked: bool,
 ) -> TensorCall:
     """size: (n, k). tracked: the weights have version counters."""
+    if any(type(tensor) not in _PLAIN for tensor in parts if tensor is not None):
+        return LongWay()
     native = extension()
     exchange = getattr(torch.Tensor, _EXCHANGE, None)  # torch >= 2.10
     device = parts[0].device
@@ -66,6 +70,25 @@ def make_tensor_call(
         exchange, torch.Tensor, dispatch_depth, parts, tracked, place, _DTYPES[dtype], size
     )
     return call
+
+
+class LongWay:
+    """Of tensors that are no plain memory, such as fake ones: every call takes the operator."""
+
+    def run(
+        self, x: torch.Tensor, out: torch.Tensor, bias: torch.Tensor | None, parts: Parts, /
+    ) -> bool | Failure:
+        del x, out, bias, parts
+        return False
+
+    def add(self, m: int, launch: Launch, choice: int, /) -> None:
+        """Nothing is kept."""
+
+    def note(self, versions: tuple[int, ...], stream: int, /) -> None:
+        """Nothing is kept."""
+
+    def forget(self) -> None:
+        """Nothing is kept."""
 
 
 class PythonTensorCall:

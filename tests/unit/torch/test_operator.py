@@ -238,8 +238,8 @@ def test_the_operators_pass_torchs_own_checks(generator):
     arguments = (activations(generator, 2), *parts, None, None, packed.config, N, K)
     tests = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
     torch.library.opcheck(torch.ops.humming.gemm.default, arguments, test_utils=tests)
-    out = {"out": torch.empty(2, N, dtype=F16)}
-    torch.library.opcheck(torch.ops.humming.gemm_out.default, arguments, out, test_utils=tests)
+    with_out = (torch.empty(2, N, dtype=F16), *arguments)
+    torch.library.opcheck(torch.ops.humming.gemm_out.default, with_out, test_utils=tests)
 
 
 @pytest.mark.usefixtures("cpu_launches")
