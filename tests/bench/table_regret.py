@@ -2,8 +2,9 @@
 
     python -m tests.bench.table_regret SWEEP.json specs/tuning/h200.json
 
-The decision is resolve()'s own, for the kernels and costs of the default profile: by the model alone, with the table,
-with a table that lacks the row of the very m (as every m between two rows), and with every second row alone.
+The decision is resolve()'s own, for the kernels and costs of the default profile: by the model
+alone, with the table, with a table that lacks the row of the very m (as every m between two rows),
+and with every second row alone.
 A launch that the sweep does not have counts as `not timed`.
 """
 
