@@ -8,19 +8,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
-from build_tools import __version__
-from build_tools.arch_words import parse_archs
-from build_tools.errors import BuildError, InterruptedBuildError, UsageError, did_you_mean
-from build_tools.folders import find_sources
-from build_tools.pipeline import STAGES, BuildRequest, build_arch
-from build_tools.plan import ArchPlan, make_plan, require_work
+from build_tools import __version__, invocation
+from build_tools.command_options import (
+    machine_options,
+    notes_options,
+    output_option,
+    selection_options,
+)
+from build_tools.errors import BuildError, UsageError, did_you_mean
+from build_tools.pipeline import STAGES
+from build_tools.plan import ArchPlan, require_work
+from build_tools.release.bundle_command import bundle
 from build_tools.report import Notes
-from build_tools.spec_load import every_variant, load_specs
-from build_tools.toolchain import find_toolchain
-from build_tools.tuning_tables import read_tuning
-from build_tools.validation import read_validated
-from build_tools.wheel import require_epoch
 from humming_runtime.contract.exit_codes import BuildExit
 
 _EXIT_CODES = """\b
@@ -28,21 +29,13 @@ Exit codes: 0 ok, 1 bug, 2 usage, 3 spec, 4 nothing to build, 5 toolchain,
 6 compile, 7 spill, 8 cubin mismatch, 9 disk, 130 interrupted."""
 
 
-@click.command(epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--arch",
-    "archs",
-    multiple=True,
-    metavar="WORD",
-    help="sm_90, sm90, 90, 9.0, sm_90a, all; lists by `,` `;` or space; repeatable.  "
-    "[default: sm_90]",
+@click.group(
+    epilog=_EXIT_CODES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
+    subcommand_metavar="[COMMAND]",
 )
-@click.option(
-    "--profile", default="default", show_default=True, help="quick, default, full or proof."
-)
-@click.option(
-    "--select", multiple=True, metavar="GLOB", help="Only variants that match; repeatable."
-)
+@selection_options
 @click.option(
     "--until",
     type=click.Choice(STAGES),
@@ -52,99 +45,63 @@ Exit codes: 0 ok, 1 bug, 2 usage, 3 spec, 4 nothing to build, 5 toolchain,
 )
 @click.option("--list", "listing", is_flag=True, help="Print variant names, one a line, and stop.")
 @click.option("--why", metavar="NAME", help="Say why a variant is built or not, and stop.")
-@click.option(
-    "-j", "jobs", type=click.IntRange(min=1), help="Compilers at once.  [default: by machine]"
-)
-@click.option(
-    "--nvcc",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Compiler.  [default: this environment's packages, CUDA_HOME, PATH]",
-)
-@click.option(
-    "-o",
-    "output",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("dist"),
-    show_default=True,
-    help="Folder for wheels.",
-)
-@click.option(
-    "--work",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("build"),
-    show_default=True,
-    help="Folder for sources, cubins and logs.",
-)
-@click.option(
-    "--source",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder with specs/ and templates/.  [default: the checkout's or the installed ones]",
-)
-@click.option("-v", "--verbose", is_flag=True, help="Say more.")
-@click.option("-q", "--quiet", is_flag=True, help="Say only what is wrong.")
+@machine_options
+@output_option
+@notes_options
 @click.version_option(__version__, prog_name="humming-build")
+@click.pass_context
 def command(  # the options of the contract
+    context: click.Context,
     archs: tuple[str, ...],
     profile: str,
     select: tuple[str, ...],
+    source: Path | None,
     until: str,
     listing: bool,
     why: str | None,
     jobs: int | None,
     nvcc: Path | None,
-    output: Path,
     work: Path,
-    source: Path | None,
+    output: Path,
     verbose: bool,
     quiet: bool,
 ) -> None:
     """Build wheels of quantized-GEMM kernels from specs, one per architecture."""
+    if context.invoked_subcommand is not None:
+        _require_no_options(context)
+        return
     notes = Notes(-1 if quiet else int(verbose))
-    sources = find_sources(source)
-    specs = load_specs(sources.specs)
-    chosen = parse_archs(archs or ("sm_90",), specs.archs)
-    plans = make_plan(specs, chosen, profile, select)
+    planned = invocation.plan(invocation.Selection(archs, profile, select), source)
     if why is not None:
-        click.echo("\n".join(_reasons(plans, why)))
+        click.echo("\n".join(_reasons(planned.plans, why)))
         return
-    require_work(plans, select)
+    require_work(planned.plans, select)
     if listing:
-        click.echo("\n".join(item.name for plan in plans for item in plan.build))
+        click.echo("\n".join(item.name for plan in planned.plans for item in plan.build))
         return
-    for plan in plans:
+    for plan in planned.plans:
         counts = f"{len(plan.build)} variants, {len(plan.skipped)} skipped"
         notes.say(f"{plan.arch.name}: profile {profile}, {counts}")
     if until == "plan":
         return
-    require_epoch()
-    toolchain = None
-    if until != "render":
-        cache = work / "toolchain.json"
-        toolchain = find_toolchain(nvcc, [plan.arch for plan in plans], cache)
-        notes.detail(f"nvcc: {toolchain.nvcc} (CUDA {toolchain.cuda})")
-    records = read_validated(sources.specs)
-    every = every_variant(specs)
-    tables = read_tuning(sources.specs, every)
-    known = frozenset(str(variant) for variant in every)
-    request = BuildRequest(sources, toolchain, records, tables, known, until, jobs, work, output)
-    _build_all(request, plans, notes)
+    machine = invocation.Machine(jobs, nvcc, work, output, source)
+    invocation.build(planned, machine, until, notes)
 
 
-def _build_all(request: BuildRequest, plans: Sequence[ArchPlan], notes: Notes) -> None:
-    """Every arch is tried; then the first failure decides the exit code."""
-    failures: list[BuildError] = []
-    for plan in plans:
-        try:
-            build_arch(request, plan, notes)
-        except InterruptedBuildError:
-            raise
-        except BuildError as error:
-            failures.append(error)
-            if len(plans) > 1:
-                notes.say(f"{plan.arch.name}: failed")
-    if failures:
-        kind = type(failures[0])
-        raise kind([fault for failure in failures for fault in failure.faults])
+command.add_command(bundle)
+
+
+def _require_no_options(context: click.Context) -> None:
+    """Options before a command would be dropped. Raises: UsageError."""
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        name = context.invoked_subcommand
+        message = f"options of {name} come after it (found {', '.join(given)})"
+        raise UsageError.of(str(name), message, f"humming-build {name} --help")
 
 
 def _reasons(plans: Sequence[ArchPlan], name: str) -> list[str]:

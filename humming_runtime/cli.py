@@ -1,4 +1,4 @@
-"""`humming doctor | list | explain | tune`: data on stdout, faults on stderr.
+"""`humming doctor | list | explain | verify | tune`: data on stdout, faults on stderr.
 
 Only `tune` writes, and only the file that it is told.
 """
@@ -22,6 +22,7 @@ from humming_runtime.known_devices import assumed_device, parse_capability
 from humming_runtime.problem import Device
 from humming_runtime.resolve import refusal, survey
 from humming_runtime.tuning import read_override, tables_for
+from humming_runtime.verify import command as verify_command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -145,6 +146,9 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--force", metavar="NAME", help="variant that must run")
     command.add_argument("--json", action="store_true", help="for scripts")
     command.set_defaults(run=_explain)
+    command = commands.add_parser("verify", help="a bundle, a wheel, or what is installed")
+    verify_command.add_arguments(command)
+    command.set_defaults(run=verify_command.verify)
     command = commands.add_parser("tune", help="measure launches on this GPU, write a table")
     command.add_argument("-o", dest="output", type=Path, required=True, metavar="FILE")
     command.add_argument("--shape", type=_shape, nargs="+", required=True, metavar="N,K")

@@ -32,3 +32,4 @@ class RuntimeExit(IntEnum):
     INTEGRITY = 20
     SIGNATURE = 21
     CONTRACT = 22
+    SIGNATURE_UNCHECKED = 23

@@ -159,6 +159,6 @@ def test_a_bug_shows_its_traceback(monkeypatch):
     def broken(_folder):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("build_tools.cli.load_specs", broken)
+    monkeypatch.setattr("build_tools.invocation.load_specs", broken)
     with pytest.raises(RuntimeError, match="a bug"):
         main(["--list"])

@@ -1,0 +1,92 @@
+"""Options that commands of humming-build share. Their names are the contract of scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+FOLDER = click.Path(path_type=Path, file_okay=False)
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+_SELECTION = (
+    click.option(
+        "--arch",
+        "archs",
+        multiple=True,
+        metavar="WORD",
+        help="sm_90, sm90, 90, 9.0, sm_90a, all; lists by `,` `;` or space; repeatable.  "
+        "[default: sm_90]",
+    ),
+    click.option(
+        "--profile", default="default", show_default=True, help="quick, default, full or proof."
+    ),
+    click.option(
+        "--select", multiple=True, metavar="GLOB", help="Only variants that match; repeatable."
+    ),
+    click.option(
+        "--source",
+        type=FOLDER,
+        help="Folder with specs/ and templates/.  [default: the checkout's or the installed ones]",
+    ),
+)
+_MACHINE = (
+    click.option(
+        "-j", "jobs", type=click.IntRange(min=1), help="Compilers at once.  [default: by machine]"
+    ),
+    click.option(
+        "--nvcc",
+        type=FILE,
+        help="Compiler.  [default: this environment's packages, CUDA_HOME, PATH]",
+    ),
+    click.option(
+        "--work",
+        type=FOLDER,
+        default=Path("build"),
+        show_default=True,
+        help="Folder for sources, cubins and logs.",
+    ),
+)
+_OUTPUT = (
+    click.option(
+        "-o",
+        "output",
+        type=FOLDER,
+        default=Path("dist"),
+        show_default=True,
+        help="Folder for what is made.",
+    ),
+)
+_NOTES = (
+    click.option("-v", "--verbose", is_flag=True, help="Say more."),
+    click.option("-q", "--quiet", is_flag=True, help="Say only what is wrong."),
+)
+
+
+def _all_of(options: tuple[Callable[[Command], Command], ...], command: Command) -> Command:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def selection_options(command: Command) -> Command:
+    """archs, profile, select, source."""
+    return _all_of(_SELECTION, command)
+
+
+def machine_options(command: Command) -> Command:
+    """jobs, nvcc, work."""
+    return _all_of(_MACHINE, command)
+
+
+def output_option(command: Command) -> Command:
+    return _all_of(_OUTPUT, command)
+
+
+def notes_options(command: Command) -> Command:
+    """verbose, quiet."""
+    return _all_of(_NOTES, command)

@@ -1,0 +1,103 @@
+"""One call of the generator: options -> specs -> plans -> the wheels of every arch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from build_tools.arch_words import parse_archs
+from build_tools.errors import BuildError, InterruptedBuildError
+from build_tools.folders import Sources, find_sources
+from build_tools.pipeline import BuildRequest, build_arch
+from build_tools.plan import ArchPlan, make_plan
+from build_tools.report import Notes
+from build_tools.spec_load import every_variant, load_specs
+from build_tools.spec_values import Specs
+from build_tools.toolchain import find_toolchain
+from build_tools.tuning_tables import read_tuning
+from build_tools.validation import read_validated
+from build_tools.wheel import WheelResult, require_epoch
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What to build: arch words, a profile, and patterns of variant names within it."""
+
+    archs: tuple[str, ...]
+    profile: str
+    select: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """How to build it. work: folder of sources, cubins and logs; output: folder of wheels."""
+
+    jobs: int | None
+    nvcc: Path | None
+    work: Path
+    output: Path
+    source: Path | None
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Specs that were read, and what was chosen of them."""
+
+    sources: Sources
+    specs: Specs
+    plans: tuple[ArchPlan, ...]
+
+
+def plan(selection: Selection, source: Path | None) -> Planned:
+    """Raises: UsageError, SpecError."""
+    sources = find_sources(source)
+    specs = load_specs(sources.specs)
+    chosen = parse_archs(selection.archs or ("sm_90",), specs.archs)
+    plans = make_plan(specs, chosen, selection.profile, selection.select)
+    return Planned(sources, specs, plans)
+
+
+def build(planned: Planned, machine: Machine, until: str, notes: Notes) -> list[WheelResult]:
+    """Run the stages of each arch. Returns the wheels. Raises: BuildError."""
+    require_epoch()
+    toolchain = None
+    if until != "render":
+        cache = machine.work / "toolchain.json"
+        toolchain = find_toolchain(machine.nvcc, [plan.arch for plan in planned.plans], cache)
+        notes.detail(f"nvcc: {toolchain.nvcc} (CUDA {toolchain.cuda})")
+    every = every_variant(planned.specs)
+    request = BuildRequest(
+        sources=planned.sources,
+        toolchain=toolchain,
+        records=read_validated(planned.sources.specs),
+        tables=read_tuning(planned.sources.specs, every),
+        known=frozenset(str(variant) for variant in every),
+        until=until,
+        jobs=machine.jobs,
+        work=machine.work,
+        output=machine.output,
+    )
+    return _build_all(request, planned.plans, notes)
+
+
+def _build_all(request: BuildRequest, plans: Sequence[ArchPlan], notes: Notes) -> list[WheelResult]:
+    """Every arch is tried; then the first failure decides the exit code."""
+    failures: list[BuildError] = []
+    wheels: list[WheelResult] = []
+    for one in plans:
+        try:
+            wheel = build_arch(request, one, notes)
+        except InterruptedBuildError:
+            raise
+        except BuildError as error:
+            failures.append(error)
+            if len(plans) > 1:
+                notes.say(f"{one.arch.name}: failed")
+            continue
+        if wheel is not None:
+            wheels.append(wheel)
+    if failures:
+        kind = type(failures[0])
+        raise kind([fault for failure in failures for fault in failure.faults])
+    return wheels

@@ -1,0 +1,1 @@
+"""From finished wheels to what people download: bundles, SBOM, provenance, signatures, indexes."""
