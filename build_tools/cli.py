@@ -62,6 +62,7 @@ def command(  # the options of the contract
     jobs: int | None,
     nvcc: Path | None,
     work: Path,
+    store: str | None,
     output: Path,
     verbose: bool,
     quiet: bool,
@@ -84,7 +85,7 @@ def command(  # the options of the contract
         notes.say(f"{plan.arch.name}: profile {profile}, {counts}")
     if until == "plan":
         return
-    machine = invocation.Machine(jobs, nvcc, work, output, source)
+    machine = invocation.Machine(jobs, nvcc, work, output, store)
     invocation.build(planned, machine, until, notes)
 
 

@@ -50,6 +50,12 @@ _MACHINE = (
         show_default=True,
         help="Folder for sources, cubins and logs.",
     ),
+    click.option(
+        "--store",
+        metavar="DIR|URL",
+        envvar="HUMMING_STORE",
+        help="Finished cubins to take and to add to: a folder, s3://..., gs://... or az://...",
+    ),
 )
 _OUTPUT = (
     click.option(
@@ -79,7 +85,7 @@ def selection_options(command: Command) -> Command:
 
 
 def machine_options(command: Command) -> Command:
-    """jobs, nvcc, work."""
+    """jobs, nvcc, work, store."""
     return _all_of(_MACHINE, command)
 
 

@@ -88,8 +88,12 @@ class WorkFolder:
     def failure(self, name: str) -> Path:
         return self.root / failure_path(name)
 
+    def fetched(self, key: str, suffix: str) -> Path:
+        """`cubin` or `json` that came from a store, for the edge of that key to take."""
+        return self.root / FETCHED / f"{key}.{suffix}"
 
-SOURCE, TEMPORARY = "src", "tmp"
+
+SOURCE, TEMPORARY, FETCHED = "src", "tmp", "fetched"
 
 
 def kernel_path(name: str) -> str:

@@ -12,6 +12,7 @@ from build_tools.folders import Sources, find_sources
 from build_tools.pipeline import BuildRequest, build_arch
 from build_tools.plan import ArchPlan, make_plan
 from build_tools.report import Notes
+from build_tools.scale.cubin_store import open_store
 from build_tools.spec_load import every_variant, load_specs
 from build_tools.spec_values import Specs
 from build_tools.toolchain import find_toolchain
@@ -31,13 +32,16 @@ class Selection:
 
 @dataclass(frozen=True)
 class Machine:
-    """How to build it. work: folder of sources, cubins and logs; output: folder of wheels."""
+    """How to build it. work: folder of sources, cubins and logs; output: folder of wheels.
+
+    store: folder or URL of finished cubins.
+    """
 
     jobs: int | None
     nvcc: Path | None
     work: Path
     output: Path
-    source: Path | None
+    store: str | None
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,7 @@ def build(planned: Planned, machine: Machine, until: str, notes: Notes) -> list[
         tables=read_tuning(planned.sources.specs, every),
         known=frozenset(str(variant) for variant in every),
         until=until,
+        store=None if machine.store is None else open_store(machine.store, notes.say),
         jobs=machine.jobs,
         work=machine.work,
         output=machine.output,

@@ -42,10 +42,23 @@ Report = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Compiled:
-    """Names of the variants that this run compiled, and of those that were up to date."""
+    """Names of the variants that this run compiled, took from a store, and had already."""
 
     built: tuple[str, ...]
+    fetched: tuple[str, ...]
     reused: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, planned: Sequence[Planned], changed: frozenset[str], fetched: frozenset[str]
+    ) -> Compiled:
+        """In the order of the plan."""
+        names = [item.name for item in planned]
+        return cls(
+            tuple(name for name in names if name in changed - fetched),
+            tuple(name for name in names if name in changed & fetched),
+            tuple(name for name in names if name not in changed),
+        )
 
 
 @contextlib.contextmanager
@@ -80,20 +93,30 @@ def remove_stale(work: WorkFolder, known: frozenset[str]) -> int:
 
 def run_ninja(
     work: WorkFolder, planned: Sequence[Planned], jobs: int, report: Report, lock: int
-) -> Compiled:
+) -> None:
     """Build what is out of date. lock: descriptor that ninja and its compilers keep open.
 
     Raises: CompileError, SpillError, DiskError with a fault per variant; InterruptedBuildError.
     """
-    before = {item.name: _stamp(work.cubin(item.name)) for item in planned}
     for item in planned:
         work.failure(item.name).unlink(missing_ok=True)
     code, last_lines = _execute(work.root, jobs, report, lock)
-    after = {item.name: _stamp(work.cubin(item.name)) for item in planned}
     if code:
         raise _failure(work, planned, last_lines)
-    built = tuple(name for name in after if after[name] != before[name])
-    return Compiled(built, tuple(name for name in after if after[name] == before[name]))
+
+
+Stamps = dict[str, "tuple[int, int] | None"]
+
+
+def stamps(work: WorkFolder, planned: Sequence[Planned]) -> Stamps:
+    """What tells whether a cubin was written again, by name."""
+    return {item.name: _stamp(work.cubin(item.name)) for item in planned}
+
+
+def changed_since(work: WorkFolder, planned: Sequence[Planned], before: Stamps) -> frozenset[str]:
+    """Names of cubins that are there and were written since."""
+    after = stamps(work, planned)
+    return frozenset(n for n, stamp in after.items() if stamp is not None and stamp != before[n])
 
 
 def _execute(root: Path, jobs: int, report: Report, lock: int) -> tuple[int, list[str]]:

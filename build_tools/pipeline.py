@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,14 +12,24 @@ from build_tools import __file__ as package_file
 from build_tools.errors import DiskError
 from build_tools.facts import BuiltKernel, collect_facts
 from build_tools.file_writes import write_if_changed
-from build_tools.folders import Sources, WorkFolder, license_file
+from build_tools.folders import Sources, WorkFolder, kernel_path, license_file
 from build_tools.jobs import plan_jobs, this_machine
 from build_tools.manifest_write import make_manifest
 from build_tools.ninja_file import Programs, ninja_text
-from build_tools.ninja_run import Compiled, locked, remove_stale, run_ninja
+from build_tools.ninja_run import (
+    Compiled,
+    changed_since,
+    locked,
+    remove_stale,
+    run_ninja,
+    stamps,
+)
 from build_tools.plan import ArchPlan, Planned
 from build_tools.render import render_sources, write_sources
 from build_tools.report import CompileProgress, Notes, summary
+from build_tools.scale.cubin_key import cubin_keys
+from build_tools.scale.cubin_store import CubinStore, Wanted
+from build_tools.source_hash import included_files
 from build_tools.toolchain import Toolchain
 from build_tools.validation import Validated
 from build_tools.wheel import WheelResult, build_wheel
@@ -39,6 +49,7 @@ class BuildRequest:
     tables: tuple[TuningTable, ...]
     known: frozenset[str]  # every variant that the specs name, whatever the profile
     until: str
+    store: CubinStore | None
     jobs: int | None
     work: Path
     output: Path  # folder for wheels
@@ -57,11 +68,12 @@ def build_arch(request: BuildRequest, plan: ArchPlan, notes: Notes) -> WheelResu
         if request.until == "render" or request.toolchain is None:
             notes.say(f"{plan.arch.name}: {len(plan.build)} sources rendered in {work.source}")
             return None
-        write_if_changed(work.ninja_file, _ninja_text(plan, request.toolchain))
+        keys = cubin_keys(plan.build, sources, request.toolchain)
+        write_if_changed(work.ninja_file, _ninja_text(plan, keys, request.toolchain))
         if request.until == "ninja":
             notes.say(f"{plan.arch.name}: {work.ninja_file} has {len(plan.build)} edges")
             return None
-        compiled, kernels = _compile(work, plan, request, lock, notes)
+        compiled, kernels = _compile(work, plan, request, _wanted(plan, keys, sources), lock, notes)
         manifest = make_manifest(
             plan, kernels, sources, request.toolchain, request.records, request.tables
         )
@@ -75,29 +87,54 @@ def build_arch(request: BuildRequest, plan: ArchPlan, notes: Notes) -> WheelResu
 
 
 def _compile(
-    work: WorkFolder, plan: ArchPlan, request: BuildRequest, lock: int, notes: Notes
+    work: WorkFolder,
+    plan: ArchPlan,
+    request: BuildRequest,
+    wanted: Sequence[Wanted],
+    lock: int,
+    notes: Notes,
 ) -> tuple[Compiled, tuple[BuiltKernel, ...]]:
+    """What the store has is taken, the rest compiled and stored, what else fails or not."""
     removed = remove_stale(work, request.known)
     if removed:
         notes.detail(f"{plan.arch.name}: {removed} stale outputs removed")
+    store = request.store
+    fetched = frozenset[str]() if store is None else store.fetch(work, wanted)
     count = plan_jobs(this_machine(), request.jobs)
     progress = CompileProgress(plan.arch.name, notes)
+    before = stamps(work, plan.build)
     try:
-        compiled = run_ninja(work, plan.build, count, progress, lock)
+        run_ninja(work, plan.build, count, progress, lock)
     finally:
         progress.close()
+        changed = changed_since(work, plan.build, before)
+        if store is not None:
+            stored = store.publish(work, wanted, changed - fetched)
+            notes.detail(f"{plan.arch.name}: {stored} cubins stored in {store.place}")
+    compiled = Compiled.of(plan.build, changed, fetched)
     return compiled, collect_facts(work, plan.build)
 
 
-def _ninja_text(plan: ArchPlan, toolchain: Toolchain) -> str:
+def _wanted(
+    plan: ArchPlan, keys: Mapping[str, str], sources: Mapping[str, str]
+) -> tuple[Wanted, ...]:
+    """Compilations of a plan, as a store knows them."""
+    wanted = []
+    for item in plan.build:
+        source = kernel_path(item.name)
+        headers = tuple(sorted(included_files(source, sources) - {source}))
+        wanted.append(Wanted(item, keys[item.name], headers))
+    return tuple(wanted)
+
+
+def _ninja_text(plan: ArchPlan, keys: Mapping[str, str], toolchain: Toolchain) -> str:
     programs = Programs(
         python=sys.executable,
         edge_script=str(Path(package_file).with_name("compile_edge.py").resolve()),
         nvcc=str(Path(toolchain.nvcc).resolve()),
         host_compiler=toolchain.host_compiler,
-        digest=toolchain.digest,
     )
-    return ninja_text(_slowest_first(plan.build), programs)
+    return ninja_text(_slowest_first(plan.build), keys, programs)
 
 
 def _slowest_first(planned: Sequence[Planned]) -> list[Planned]:

@@ -76,9 +76,11 @@ def summary(
 ) -> str:
     """The last lines of one arch."""
     built, reused, skipped = len(compiled.built), len(compiled.reused), len(plan.skipped)
+    from_store = f"{len(compiled.fetched)} from the store, " if compiled.fetched else ""
+    busy = built or compiled.fetched or (wheel and wheel.written)
     lines = [
-        f"{plan.arch.name}: {built} built, {reused} reused, {skipped} skipped in {seconds:.1f} s"
-        + ("" if built or (wheel and wheel.written) else "; nothing to do")
+        f"{plan.arch.name}: {built} built, {from_store}{reused} reused, {skipped} skipped "
+        f"in {seconds:.1f} s" + ("" if busy else "; nothing to do")
     ]
     just_built = set(compiled.built)
     fresh = [kernel for kernel in kernels if kernel.planned.name in just_built]

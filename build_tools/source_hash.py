@@ -22,7 +22,7 @@ def source_sha256(planned: Planned, sources: Mapping[str, str]) -> str:
     first = kernel_path(planned.name)
     token = planned.variant.target.replace("_", "")
     digest = hashlib.sha256()
-    for path in sorted(_closure(first, sources)):
+    for path in sorted(included_files(first, sources)):
         is_kernel = path == first
         text = sources[path].replace(token, _ANY_TARGET) if is_kernel else sources[path]
         name = _ANY_TARGET if is_kernel else path
@@ -30,8 +30,8 @@ def source_sha256(planned: Planned, sources: Mapping[str, str]) -> str:
     return digest.hexdigest()
 
 
-def _closure(first: str, sources: Mapping[str, str]) -> set[str]:
-    """Paths of a file and of all that it includes."""
+def included_files(first: str, sources: Mapping[str, str]) -> set[str]:
+    """Paths of a rendered file and of all that it includes."""
     found: set[str] = set()
     waiting = [first]
     while waiting:

@@ -53,6 +53,7 @@ def bundle(
     jobs: int | None,
     nvcc: Path | None,
     work: Path,
+    store: str | None,
     folder: Path | None,
     runtimes: tuple[Path, ...],
     key: Path | None,
@@ -88,7 +89,7 @@ def bundle(
     else:
         planned = invocation.plan(invocation.Selection(archs, profile, select), source)
         require_work(planned.plans, select)
-        machine = invocation.Machine(jobs, nvcc, work, output, source)
+        machine = invocation.Machine(jobs, nvcc, work, output, store)
         paths = [wheel.path for wheel in invocation.build(planned, machine, "wheel", notes)]
     paths += runtimes
     if folder is None and not runtimes:
