@@ -1,0 +1,1 @@
+"""From finished wheels to what is published."""
