@@ -54,7 +54,7 @@ def open_kernel_wheel(path: Path) -> KernelWheel:
     expected = wheel_file_name(manifest)
     if path.name != expected:
         raise KernelWheelError(f"its manifest is that of {expected}")
-    _check_places(files, import_name(manifest))
+    _check_places(files, manifest)
     return KernelWheel(path, manifest)
 
 
@@ -89,9 +89,13 @@ def _entry_point(files: dict[str, bytes]) -> tuple[str, str]:
     return points[0]
 
 
-def _check_places(files: dict[str, bytes], package: str) -> None:
+def _check_places(files: dict[str, bytes], manifest: Manifest) -> None:
     """Another distribution's files under one name would meet in site-packages."""
-    known = {package, dist_info_folder(files)}
+    package, dist_info = import_name(manifest), dist_info_folder(files)
+    if dist_info != f"{package}-{manifest.version}.dist-info":
+        raise KernelWheelError(f"its metadata is that of {dist_info}")
+    if f"{dist_info}/METADATA" not in files:
+        raise KernelWheelError(f"no {dist_info}/METADATA")
     for name in sorted(files):
-        if name.split("/")[0] not in known:
+        if name.split("/")[0] not in {package, dist_info}:
             raise KernelWheelError(f"holds {name!r} besides {package}/, kernels come alone")

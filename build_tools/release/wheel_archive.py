@@ -11,6 +11,7 @@ import hashlib
 import io
 import stat
 import zipfile
+import zlib
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -19,6 +20,7 @@ from pathlib import Path, PurePosixPath
 from hatchling.builders.utils import get_reproducible_timestamp
 
 RECORD = "RECORD"
+_BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError)
 _UNIX = 3  # ZipInfo.create_system; Python would write 0 on Windows
 _FILE_MODE = (stat.S_IFREG | 0o644) << 16
 _FIRST_TIME = datetime(1980, 1, 1, tzinfo=timezone.utc)  # what a zip file can say
@@ -38,7 +40,7 @@ def read_archive(path: Path) -> dict[str, bytes]:
         with zipfile.ZipFile(path) as archive:
             names = [info.filename for info in archive.infolist() if not info.is_dir()]
             files = {name: archive.read(name) for name in names}
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+    except _BROKEN_ZIP as error:
         raise WheelArchiveError(f"not a zip file that can be read ({error})") from error
     if len(files) != len(names):
         double = next(name for name in names if names.count(name) > 1)

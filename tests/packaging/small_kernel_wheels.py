@@ -1,4 +1,6 @@
-"""Kernel wheels of one kernel, for any arch: its name is real, its bytes are one sm_90a cubin."""
+"""Kernel wheels of one small kernel for any arch: all but the cubin is what a build writes, the
+bytes of the cubin are those of one for sm_90a.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,6 @@ ROOT = Path(__file__).resolve().parents[2]
 CUBIN = ROOT / "tests/unit/build/dense_bf16_ch_decode_sm90a.cubin"
 _DECODE = "dense_bf16_u4_bf16_ch_frag16_hopper-decode_t8x64x1024_w8r4_s4_sm90a"
 _MULTISTAGE = "dense_f16_u4_f16_g128f16_frag16_{tier}-multistage_t16x32x256_w4r2_s{stages}_{target}"
-_CUDA = (13, 0)
 
 
 @cache
@@ -30,7 +31,7 @@ def archs():
 
 
 def kernel_name(arch, target=None):
-    """A kernel that the specs have, as built for `target` where that is not the arch's own."""
+    """A kernel of the arch's tier, as built for `target` where that is not the arch's own."""
     if arch == "sm_90" and target is None:
         return _DECODE
     tier = archs()[arch].tier.replace("_", "")
@@ -39,7 +40,7 @@ def kernel_name(arch, target=None):
     return _MULTISTAGE.format(tier=tier, stages=stages, target=word)
 
 
-def small_kernel_wheel(folder, arch, targets=(None,), cuda=_CUDA, **changes):
+def small_kernel_wheel(folder, arch, targets=(None,), **changes):
     """A wheel as `humming-build` writes it; `changes` are fields of its manifest."""
     work = WorkFolder(folder / f"work-{arch}")
     planned = [
@@ -50,7 +51,7 @@ def small_kernel_wheel(folder, arch, targets=(None,), cuda=_CUDA, **changes):
         work.cubin(item.name).parent.mkdir(parents=True, exist_ok=True)
         work.cubin(item.name).write_bytes(CUBIN.read_bytes())
     kernels = [BuiltKernel(item, read_facts(CUBIN.read_bytes()), 0, 1) for item in planned]
-    toolchain = Toolchain("nvcc", cuda, "Build x", "g++", "here", "0" * 64)
+    toolchain = Toolchain("nvcc", (13, 0), "Build x", "g++", "here", "0" * 64)
     plan = ArchPlan(archs()[arch], "default", tuple(planned), ())
     sources = render_sources(ROOT / "templates", planned)
     manifest = replace(make_manifest(plan, kernels, sources, toolchain, []), **changes)
