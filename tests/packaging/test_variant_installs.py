@@ -1,5 +1,5 @@
-"""What uv installs from an index of wheel variants, without a network and without a GPU: its own
-NVIDIA provider takes the device from two variables.
+"""What uv installs from an index of wheel variants, without a network and without a GPU: its
+built-in NVIDIA provider takes the device from two variables.
 """
 
 from __future__ import annotations
@@ -9,16 +9,19 @@ import shutil
 import subprocess
 import sys
 import threading
+import zipfile
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hatchling.builders.wheel import WheelBuilder
 from small_kernel_wheels import ROOT, archs, kernel_name, small_kernel_wheel
 
 from build_tools.release.variant_properties import CAPABILITIES, shown
 from build_tools.release.wheel_variants import write_variant_index
+from build_tools.release.wheel_variants_command import wheel_variants_command
 
 UV = Path(sys.executable).with_name("uv")
 PREVIEW = ["--preview-features", "wheel-variants"]
@@ -54,22 +57,23 @@ def cache(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
 
 
-def uv(cache, *arguments, capability="9.0", driver="13.0", check=True):
-    clean = {"PATH": "/usr/bin:/bin", "UV_CACHE_DIR": str(cache), "UV_NO_CONFIG": "1"}
+def uv(cache, *arguments, capability="9.0", driver="13.0", check=True, cwd="/", **variables):
+    """Run uv; capability and driver None leave the device to its provider."""
+    clean = {"PATH": "/usr/bin:/bin", "UV_CACHE_DIR": str(cache), "UV_NO_CONFIG": "1", **variables}
     if capability is not None:
         clean["NV_VARIANT_PROVIDER_FORCE_SM_ARCH"] = capability
         clean["NV_VARIANT_PROVIDER_FORCE_CUDA_DRIVER_VERSION"] = driver
     result = subprocess.run(
-        [UV, *arguments], check=False, env=clean, capture_output=True, text=True
+        [UV, *arguments], check=False, env=clean, cwd=cwd, capture_output=True, text=True
     )
     assert not check or result.returncode == 0, result.stderr
     return result
 
 
-def install(cache, target, *source, preview=PREVIEW, **options):
+def install(cache, target, *source, preview=PREVIEW, wanted=("humming-cubins",), **options):
     """Labels of the wheels that came into the folder, and uv's answer."""
     place = ["--python", sys.executable, "--target", target]
-    arguments = ["pip", "install", *place, *preview, *source, "humming-cubins"]
+    arguments = ["pip", "install", *place, *preview, *source, *wanted]
     result = uv(cache, *arguments, **options)
     packages = target.glob("humming_cubins_*")
     return [path.name.removeprefix("humming_cubins_") for path in packages], result
@@ -79,18 +83,38 @@ def found_in(index):
     return ["--offline", "--no-index", "--find-links", index.variants_json.parent]
 
 
+def documented(head):
+    """The one command of docs/wheel_variants.md that starts so, as words."""
+    text = (ROOT / "docs/wheel_variants.md").read_text()
+    (line,) = [line for line in text.splitlines() if line.startswith(f"    {head} ")]
+    return line.split()
+
+
 @pytest.mark.parametrize(("capability", "arch"), [("9.0", "sm_90"), ("8.0", "sm_80")])
-def test_uv_installs_the_wheel_of_the_gpu_and_the_runtime_lists_its_kernels(
-    indexes, runtime_folder, cache, tmp_path, capability, arch
+def test_the_documented_commands_install_the_wheel_of_the_gpu_whose_kernels_are_listed(
+    runtime_folder, cache, tmp_path, capability, arch
 ):
+    dist = tmp_path / "dist"
+    wheels = [str(small_kernel_wheel(tmp_path, word)) for word in PARTS["two"]]
+    shutil.copytree(runtime_folder, dist, dirs_exist_ok=True)
+    program, command, pattern, option, output = documented("humming-build variants")
+    assert (program, command) == ("humming-build", wheel_variants_command.name)
+    assert sorted(tmp_path.glob(pattern)) == sorted(map(Path, wheels))
+    made = CliRunner().invoke(wheel_variants_command, [*wheels, option, str(tmp_path / output)])
+    assert made.exit_code == 0, made.output
+
     uv(cache, "venv", "--offline", "--python", sys.executable, tmp_path / "environment")
-    environment = tmp_path / "environment" / "bin"
-    arguments = ["--python", environment / "python", *PREVIEW, *found_in(indexes["two"])]
-    packages = ["--find-links", runtime_folder, "humming-aot", "humming-cubins"]
-    uv(cache, "pip", "install", *arguments, *packages, capability=capability)
-    clean = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
-    command = [environment / "humming", "list", "--names"]
-    listed = subprocess.run(command, check=True, env=clean, cwd="/", capture_output=True, text=True)
+    place = {"cwd": tmp_path, "VIRTUAL_ENV": str(tmp_path / "environment")}
+    uv(cache, *documented("uv pip install")[1:], capability=capability, **place)
+    program, *arguments = documented("humming list")
+    listed = subprocess.run(
+        [tmp_path / "environment" / "bin" / program, *arguments],
+        check=True,
+        env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+        cwd="/",
+        capture_output=True,
+        text=True,
+    )
     assert listed.stdout.split() == [kernel_name(arch)]
 
 
@@ -132,18 +156,29 @@ def test_the_static_pages_serve_from_any_web_server(indexes, tmp_path):
     assert labels == ["sm90_cu13"]
 
 
-def test_a_file_that_was_changed_after_the_index_was_written_is_refused(indexes, tmp_path):
+def test_a_file_that_is_not_the_one_of_the_page_is_refused(indexes, tmp_path):
     folder = tmp_path / "index"
     shutil.copytree(indexes["two"].variants_json.parent, folder)
-    wheel = next(folder.glob("*-sm90_cu13.whl"))
-    other = next(folder.glob("*-sm80_cu13.whl"))
-    wheel.write_bytes(other.read_bytes())
+    with zipfile.ZipFile(next(folder.glob("*-sm90_cu13.whl")), "a") as archive:
+        archive.writestr("more.py", "")
     source = ["--offline", "--default-index", (folder / "simple").as_uri()]
-    requirements = tmp_path / "requirements.txt"
-    requirements.write_text("humming-cubins==0.1.0\n")
     labels, result = install(tmp_path / "cache", tmp_path / "site", *source, check=False)
     assert labels == []
-    assert result.returncode != 0
+    assert "Hash mismatch for `humming-cubins==0.1.0`" in result.stderr
+
+
+def test_required_hashes_name_the_variant(indexes, tmp_path):
+    index = indexes["two"]
+    digests = {wheel.variant.label: wheel.sha256 for wheel in index.wheels}
+    pinned = tmp_path / "requirements.txt"
+    pinned.write_text(f"humming-cubins==0.1.0 --hash=sha256:{digests['sm90_cu13']}\n")
+    source = [tmp_path / "cache", tmp_path / "site", *found_in(index), "--require-hashes"]
+    options = {"wanted": ["-r", pinned], "check": False}
+    labels, result = install(*source, capability="8.0", **options)
+    assert labels == []
+    assert "Hash mismatch" in result.stderr
+    labels, result = install(*source, **options)
+    assert labels == ["sm90_cu13"], result.stderr
 
 
 @pytest.mark.parametrize(
