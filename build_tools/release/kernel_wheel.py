@@ -94,8 +94,9 @@ def _check_places(files: dict[str, bytes], manifest: Manifest) -> None:
     package, dist_info = import_name(manifest), dist_info_folder(files)
     if dist_info != f"{package}-{manifest.version}.dist-info":
         raise KernelWheelError(f"its metadata is that of {dist_info}")
-    if f"{dist_info}/METADATA" not in files:
-        raise KernelWheelError(f"no {dist_info}/METADATA")
+    metadata = files.get(f"{dist_info}/METADATA", b"").decode(errors="replace")
+    if f"Name: {manifest.package}" not in metadata.splitlines():
+        raise KernelWheelError(f"no METADATA with 'Name: {manifest.package}'")
     for name in sorted(files):
         if name.split("/")[0] not in {package, dist_info}:
             raise KernelWheelError(f"holds {name!r} besides {package}/, kernels come alone")

@@ -6,6 +6,7 @@ Source: PEP 825 (format) and PEP 850 (providers), drafts of 2026; the schema is 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ FILE_STEM = "humming_cubins"
 VARIANT_FILE = "variant.json"
 SCHEMA = "https://variants-schema.wheelnext.dev/peps/850/v0.2.0.json"
 _NAMESPACE = "nvidia"
+_PACKAGE = re.compile(rf"{DISTRIBUTION}-([0-9a-z]+-[0-9a-z]+)")
 # uv has this provider built in and knows it by these two texts.
 _PROVIDER = {
     "requires": ["nvidia-variant-provider>=0.0.1,<1.0.0"],
@@ -49,11 +51,10 @@ class Variant:
 
 def label_of(manifest: Manifest) -> str:
     """`humming-cubins-sm90-cu13` -> `sm90_cu13`. Raises: ValueError for another name."""
-    head, label = manifest.package[: len(DISTRIBUTION)], manifest.package[len(DISTRIBUTION) + 1 :]
-    text = label.replace("-", "_")
-    if head != DISTRIBUTION or not text.replace("_", "").isalnum() or text != text.lower():
+    match = _PACKAGE.fullmatch(manifest.package)
+    if match is None:
         raise ValueError(f"package {manifest.package!r} is not {DISTRIBUTION}-ARCH-CUDA")
-    return text
+    return match[1].replace("-", "_")
 
 
 def variants_json(variants: Sequence[Variant]) -> str:

@@ -1,8 +1,8 @@
 """Which `nvidia :: sm_arch` words a kernel wheel carries, and which wheel a GPU then gets.
 
-The provider (nvidia-variant-provider, and uv's own) offers a GPU of capability M.m the words
-`Mm_real`, ..., `M0_real` in this order: its own minor first, then every lower one of its major.
-Wheels compare by cuda_version_lower_bound, then by their best word, then by label. So:
+The provider (nvidia-variant-provider 0.0.2; tested with the one in uv 0.13) offers a GPU of
+capability M.m the words `Mm_real`, ..., `M0_real` in this order: its own minor, then every lower
+one. Wheels compare by cuda_version_lower_bound, then by their best word, then by label. So:
 
 - A wheel carries the word of its own arch alone. Each GPU has its own wheel's word first; where
   that wheel is missing it comes down to the next lower minor, which is how base cubins run
@@ -64,7 +64,7 @@ def sm_arch_words(arch: str, targets: Sequence[str]) -> tuple[str, ...]:
 
 
 def offered_words(device: Capability) -> tuple[str, ...]:
-    """What the provider says for a GPU, best first; a text of NVIDIA's provider, release 0.0.2."""
+    """What the provider offers a GPU, best first: (8, 6) -> 86_real, 85_real, ..., 80_real."""
     major, minor = device
     return tuple(_word((major, lower)) for lower in range(minor, -1, -1))
 

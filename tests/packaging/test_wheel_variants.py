@@ -21,7 +21,7 @@ import pytest
 from click.testing import CliRunner
 from small_kernel_wheels import archs, small_kernel_wheel
 
-from build_tools.errors import BuildError, UsageError
+from build_tools.errors import UsageError
 from build_tools.release.variant_properties import (
     CAPABILITIES,
     NoWordError,
@@ -252,105 +252,6 @@ def test_words_are_offered_from_the_own_minor_down():
     assert offered_words((8, 6))[:2] == ("86_real", "85_real")
     assert offered_words((8, 6))[-1] == "80_real"
     assert offered_words((9, 0)) == ("90_real",)
-
-
-def refused(wheels, folder):
-    with pytest.raises(BuildError) as error:
-        write_variant_index(wheels, folder)
-    assert isinstance(error.value, UsageError)
-    assert not folder.exists() or not any(folder.glob("simple"))
-    return error.value.faults
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"version": "0.2.0"}, "version is 0.2.0"),
-        ({"contract": "0" * 16}, "contract is 0000000000000000"),
-        ({"cuda": "13.1"}, "cuda is 13.1"),
-    ],
-)
-def test_wheels_of_two_releases_are_refused(kernel_wheels, tmp_path, changes, message):
-    other = small_kernel_wheel(tmp_path, "sm_90", **changes)
-    (fault,) = refused([kernel_wheels["sm_80"], other], tmp_path / "out")
-    assert fault.place == str(other)
-    assert fault.message.startswith(f"{message}, {kernel_wheels['sm_80']} has ")
-    assert fault.hint.startswith("humming-build")
-
-
-def test_two_wheels_with_one_label_are_refused(kernel_wheels, tmp_path):
-    again = Path(shutil.copy(kernel_wheels["sm_90"], tmp_path))
-    (fault,) = refused([kernel_wheels["sm_90"], again], tmp_path / "out")
-    assert fault.place == str(again)
-    assert f"label 'sm90_cu13' is that of {kernel_wheels['sm_90']}" in fault.message
-
-
-def test_a_wheel_that_no_gpu_would_get_is_refused(tmp_path):
-    family = small_kernel_wheel(tmp_path, "sm_100", ["sm_100f"])
-    own = small_kernel_wheel(tmp_path, "sm_103")
-    (fault,) = refused([family, own], tmp_path / "out")
-    expected = "never installed, capability 10.3 takes sm100_cu13 for its '103_real'"
-    assert (fault.place, fault.message) == (str(own), expected)
-
-
-def test_kernels_of_an_a_target_alone_are_refused_by_the_wheels_name(tmp_path):
-    wheel = small_kernel_wheel(tmp_path, "sm_100", ["sm_100a"])
-    (fault,) = refused([wheel], tmp_path / "out")
-    assert fault.place == str(wheel)
-    assert "100_real is offered to 10.3" in fault.message
-
-
-def changed(wheel, folder, name=None, drop=(), **files):
-    """The wheel with other contents; keys have `__` for dots, values are bytes."""
-    folder.mkdir()
-    path = folder / (name or wheel.name)
-    with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(path, "w") as new:
-        for item in old.namelist():
-            short = item.rsplit("/", 1)[1].replace(".", "__")
-            if short not in drop:
-                new.writestr(item, files.pop(short, None) or old.read(item))
-        for item, content in files.items():
-            new.writestr(item.replace("__", "."), content)
-    return path
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"name": "humming_cubins-0.1.0-py3-none-any-sm90_cu13.whl"}, "name is not NAME-VERSION"),
-        ({"manifest__json": b"{}"}, "its RECORD says sha256="),
-        ({"extra__py": b"import os"}, "'extra.py' is missing in its RECORD"),
-        ({"drop": ("RECORD",)}, "no humming_cubins_sm90_cu13-0.1.0.dist-info/RECORD"),
-        ({"RECORD": b"a,b\n"}, "is no record"),
-        ({"drop": ("METADATA",)}, "METADATA' is missing in the wheel"),
-        ({"name": "humming_cubins_sm90_cu13-0.3.0-py3-none-any.whl"}, "manifest is that of"),
-    ],
-)
-def test_a_file_that_is_no_whole_kernel_wheel_is_named(kernel_wheels, tmp_path, change, message):
-    path = changed(kernel_wheels["sm_90"], tmp_path / "changed", **change)
-    (fault,) = refused([kernel_wheels["sm_80"], path], tmp_path / "out")
-    assert fault.place == str(path)
-    assert message in fault.message
-
-
-def test_other_files_are_refused_all_at_once(index, tmp_path):
-    text = tmp_path / "humming_cubins_sm90_cu13-0.1.0-py3-none-any.whl"
-    text.write_text("no zip")
-    faults = refused([index.wheels[0].path, text], tmp_path / "out")
-    assert [fault.place for fault in faults] == [str(index.wheels[0].path), str(text)]
-    assert "not a zip file" in faults[1].message
-    with pytest.raises(BuildError, match=r"missing-1-py3-none-any\.whl: no such file"):
-        write_variant_index([tmp_path / "missing-1-py3-none-any.whl"], tmp_path)
-    assert "0 kernel wheels" in refused([], tmp_path / "out")[0].message
-
-
-def test_a_folder_with_wheels_of_another_run_is_refused(kernel_wheels, tmp_path):
-    write_variant_index([*kernel_wheels.values()], tmp_path)
-    with pytest.raises(UsageError) as error:
-        write_variant_index([kernel_wheels["sm_90"]], tmp_path)
-    (fault,) = error.value.faults
-    assert (fault.message, fault.hint) == ("not of this index", f"rm {fault.place}")
-    assert fault.place.endswith("sm80_cu13.whl")
 
 
 def test_the_command_says_what_each_gpu_gets_and_warns_where_it_does_not_load(
