@@ -21,6 +21,7 @@ from build_tools.errors import BuildError, UsageError, did_you_mean
 from build_tools.pipeline import STAGES
 from build_tools.plan import ArchPlan, require_work
 from build_tools.release.bundle_command import bundle
+from build_tools.release.wheel_variants_command import wheel_variants_command
 from build_tools.report import Notes
 from humming_runtime.contract.exit_codes import BuildExit
 
@@ -90,6 +91,7 @@ def command(  # the options of the contract
 
 
 command.add_command(bundle)
+command.add_command(wheel_variants_command)
 
 
 def _require_no_options(context: click.Context) -> None:

@@ -12,11 +12,12 @@ from securesystemslib.signer import CryptoSigner
 
 from build_tools.errors import UsageError
 from build_tools.file_writes import write_whole
+from build_tools.release.hashed_requirements import hashed_requirements
 from build_tools.release.provenance import make_statement
 from build_tools.release.release_files import RUNTIME, ReleaseWheel
 from build_tools.release.sbom import make_sbom
 from build_tools.release.signing import sign
-from build_tools.release.static_index import index_pages, requirements
+from build_tools.release.simple_index import IndexedFile, project_page, root_page
 from build_tools.release.verifier_archive import verifier_archive
 from humming_runtime.contract.fingerprint import contract_hash
 from humming_runtime.contract.manifest import Manifest
@@ -72,7 +73,7 @@ def bundle_files(request: BundleRequest) -> dict[str, bytes]:
         layout.SBOM_FILE: make_sbom(root, _version(wheels), wheels, request.epoch),
         layout.INSTALL_FILE: _INSTALL.read_text(encoding="utf-8"),
         "LICENSE": request.license_text,
-        **_under(layout.INDEX, index_pages(wheels, f"../../{layout.WHEELS}")),
+        **_under(layout.INDEX, _index(wheels)),
         **_under(layout.REQUIREMENTS, _requirements(wheels)),
     }
     files = {name: text.encode() for name, text in texts.items()}
@@ -154,6 +155,20 @@ def _facts(root: str, wheels: Sequence[ReleaseWheel], epoch: int) -> str:
     return json.dumps(facts, indent=2, sort_keys=True) + "\n"
 
 
+def _index(wheels: Sequence[ReleaseWheel]) -> dict[str, str]:
+    """Pages of a simple index (PEP 503) by name below its folder."""
+    projects = sorted({wheel.project for wheel in wheels})
+    pages = {"index.html": root_page(projects)}
+    for project in projects:
+        files = [
+            IndexedFile(f"{layout.WHEELS}/{wheel.file_name}", wheel.sha256)
+            for wheel in wheels
+            if wheel.project == project
+        ]
+        pages[f"{project}/index.html"] = project_page(project, files)
+    return pages
+
+
 def _requirements(wheels: Sequence[ReleaseWheel]) -> dict[str, str]:
     """A file an arch, and one with all of them."""
     runtime = [wheel for wheel in wheels if wheel.manifest is None]
@@ -161,8 +176,8 @@ def _requirements(wheels: Sequence[ReleaseWheel]) -> dict[str, str]:
     for wheel in wheels:
         if wheel.manifest is not None:
             by_arch.setdefault(wheel.manifest.arch, []).append(wheel)
-    texts = {f"{arch}.txt": requirements([*runtime, *own]) for arch, own in by_arch.items()}
-    return {**texts, f"{_ALL}.txt": requirements(wheels)}
+    texts = {f"{arch}.txt": hashed_requirements([*runtime, *own]) for arch, own in by_arch.items()}
+    return {**texts, f"{_ALL}.txt": hashed_requirements(wheels)}
 
 
 def _under(folder: str, texts: Mapping[str, str]) -> dict[str, str]:
