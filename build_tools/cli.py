@@ -23,11 +23,15 @@ from build_tools.plan import ArchPlan, require_work
 from build_tools.release.bundle_command import bundle
 from build_tools.release.wheel_variants_command import wheel_variants_command
 from build_tools.report import Notes
+from build_tools.scale.merge_command import merge
+from build_tools.scale.shards import parse_shard
+from build_tools.sizes_command import sizes
 from humming_runtime.contract.exit_codes import BuildExit
 
 _EXIT_CODES = """\b
 Exit codes: 0 ok, 1 bug, 2 usage, 3 spec, 4 nothing to build, 5 toolchain,
-6 compile, 7 spill, 8 cubin mismatch, 9 disk, 130 interrupted."""
+6 compile, 7 spill, 8 cubin mismatch, 9 disk, 10 over budget, 11 shards,
+130 interrupted."""
 
 
 @click.group(
@@ -46,6 +50,7 @@ Exit codes: 0 ok, 1 bug, 2 usage, 3 spec, 4 nothing to build, 5 toolchain,
 )
 @click.option("--list", "listing", is_flag=True, help="Print variant names, one a line, and stop.")
 @click.option("--why", metavar="NAME", help="Say why a variant is built or not, and stop.")
+@click.option("--shard", metavar="I/N", help="Build part I of N; `humming-build merge` joins them.")
 @machine_options
 @output_option
 @notes_options
@@ -60,6 +65,7 @@ def command(  # the options of the contract
     until: str,
     listing: bool,
     why: str | None,
+    shard: str | None,
     jobs: int | None,
     nvcc: Path | None,
     work: Path,
@@ -73,6 +79,7 @@ def command(  # the options of the contract
         _require_no_options(context)
         return
     notes = Notes(-1 if quiet else int(verbose))
+    part = None if shard is None else parse_shard(shard)
     planned = invocation.plan(invocation.Selection(archs, profile, select), source)
     if why is not None:
         click.echo("\n".join(_reasons(planned.plans, why)))
@@ -86,11 +93,13 @@ def command(  # the options of the contract
         notes.say(f"{plan.arch.name}: profile {profile}, {counts}")
     if until == "plan":
         return
-    machine = invocation.Machine(jobs, nvcc, work, output, store)
+    machine = invocation.Machine(jobs, nvcc, work, output, store, part)
     invocation.build(planned, machine, until, notes)
 
 
 command.add_command(bundle)
+command.add_command(merge)
+command.add_command(sizes)
 command.add_command(wheel_variants_command)
 
 

@@ -86,6 +86,18 @@ class DiskError(BuildError):
     exit_code = BuildExit.DISK
 
 
+class BudgetError(BuildError):
+    """A wheel or a group of kernels is larger than the spec allows."""
+
+    exit_code = BuildExit.BUDGET
+
+
+class ShardError(BuildError):
+    """Shards that are not the whole of one build."""
+
+    exit_code = BuildExit.SHARDS
+
+
 class InterruptedBuildError(BuildError):
     """Ctrl-C or SIGTERM."""
 

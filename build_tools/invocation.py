@@ -9,10 +9,13 @@ from pathlib import Path
 from build_tools.arch_words import parse_archs
 from build_tools.errors import BuildError, InterruptedBuildError
 from build_tools.folders import Sources, find_sources
-from build_tools.pipeline import BuildRequest, build_arch
+from build_tools.pipeline import BuildRequest, ShardRequest, build_arch
 from build_tools.plan import ArchPlan, make_plan
 from build_tools.report import Notes
+from build_tools.scale.compile_times import read_compile_times
 from build_tools.scale.cubin_store import open_store
+from build_tools.scale.shards import Shard
+from build_tools.spec_budgets import read_budgets
 from build_tools.spec_load import every_variant, load_specs
 from build_tools.spec_values import Specs
 from build_tools.toolchain import find_toolchain
@@ -34,7 +37,7 @@ class Selection:
 class Machine:
     """How to build it. work: folder of sources, cubins and logs; output: folder of wheels.
 
-    store: folder or URL of finished cubins.
+    store: folder or URL of finished cubins. shard: the part of each plan to build, else all.
     """
 
     jobs: int | None
@@ -42,6 +45,7 @@ class Machine:
     work: Path
     output: Path
     store: str | None
+    shard: Shard | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class Planned:
     sources: Sources
     specs: Specs
     plans: tuple[ArchPlan, ...]
+    select: tuple[str, ...]
 
 
 def plan(selection: Selection, source: Path | None) -> Planned:
@@ -59,7 +64,7 @@ def plan(selection: Selection, source: Path | None) -> Planned:
     specs = load_specs(sources.specs)
     chosen = parse_archs(selection.archs or ("sm_90",), specs.archs)
     plans = make_plan(specs, chosen, selection.profile, selection.select)
-    return Planned(sources, specs, plans)
+    return Planned(sources, specs, plans, selection.select)
 
 
 def build(planned: Planned, machine: Machine, until: str, notes: Notes) -> list[WheelResult]:
@@ -71,12 +76,19 @@ def build(planned: Planned, machine: Machine, until: str, notes: Notes) -> list[
         toolchain = find_toolchain(machine.nvcc, [plan.arch for plan in planned.plans], cache)
         notes.detail(f"nvcc: {toolchain.nvcc} (CUDA {toolchain.cuda})")
     every = every_variant(planned.specs)
+    names = [str(variant) for variant in every]
+    shards = None
+    if machine.shard is not None:
+        times = read_compile_times(planned.sources.specs)
+        shards = ShardRequest(machine.shard, times, planned.select)
     request = BuildRequest(
         sources=planned.sources,
         toolchain=toolchain,
         records=read_validated(planned.sources.specs),
         tables=read_tuning(planned.sources.specs, every),
-        known=frozenset(str(variant) for variant in every),
+        known=frozenset(names),
+        budgets=read_budgets(planned.sources.specs, planned.specs, names),
+        shards=shards,
         until=until,
         store=None if machine.store is None else open_store(machine.store, notes.say),
         jobs=machine.jobs,

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from build_tools import __file__ as package_file
@@ -27,16 +28,30 @@ from build_tools.ninja_run import (
 from build_tools.plan import ArchPlan, Planned
 from build_tools.render import render_sources, write_sources
 from build_tools.report import CompileProgress, Notes, summary
+from build_tools.scale.compile_times import CompileTimes
 from build_tools.scale.cubin_key import cubin_keys
 from build_tools.scale.cubin_store import CubinStore, Wanted
+from build_tools.scale.shard_folder import shard_facts, write_shard
+from build_tools.scale.shards import Shard, shard_of
 from build_tools.source_hash import included_files
+from build_tools.spec_budgets import Budgets
 from build_tools.toolchain import Toolchain
 from build_tools.validation import Validated
 from build_tools.wheel import WheelResult, build_wheel
+from build_tools.wheel_sizes import require_budget
 from humming_runtime.contract.manifest import to_json
 from humming_runtime.contract.tuning import TuningTable
 
 STAGES = ("plan", "render", "ninja", "cubins", "wheel")
+
+
+@dataclass(frozen=True)
+class ShardRequest:
+    """Which part of each plan. select: patterns of the whole build."""
+
+    shard: Shard
+    times: CompileTimes
+    select: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -48,6 +63,8 @@ class BuildRequest:
     records: tuple[Validated, ...]
     tables: tuple[TuningTable, ...]
     known: frozenset[str]  # every variant that the specs name, whatever the profile
+    budgets: Budgets
+    shards: ShardRequest | None
     until: str
     store: CubinStore | None
     jobs: int | None
@@ -55,9 +72,11 @@ class BuildRequest:
     output: Path  # folder for wheels
 
 
-def build_arch(request: BuildRequest, plan: ArchPlan, notes: Notes) -> WheelResult | None:
+def build_arch(request: BuildRequest, whole: ArchPlan, notes: Notes) -> WheelResult | None:
     """Run the stages up to `request.until`. Raises: BuildError of the stage that fails."""
     started = time.monotonic()
+    shards = request.shards
+    plan = whole if shards is None else shard_of(whole, shards.shard, shards.times)
     work = WorkFolder(request.work / plan.arch.name)
     with locked(
         work, lambda: notes.say(f"{plan.arch.name}: waiting for another build in {work.root}")
@@ -79,9 +98,14 @@ def build_arch(request: BuildRequest, plan: ArchPlan, notes: Notes) -> WheelResu
         )
         write_if_changed(work.manifest, to_json(manifest))
         wheel = None
-        if request.until == "wheel":
-            license_text = _license()
-            wheel = build_wheel(work, manifest, request.output, license_text)
+        if request.until == "wheel" and shards is not None:
+            compiler = request.toolchain.digest
+            facts = shard_facts(whole, shards.shard, shards.select, compiler)
+            path = write_shard(work, manifest, facts, request.output)
+            notes.say(f"{plan.arch.name}: shard {shards.shard} in {path}")
+        elif request.until == "wheel":
+            check = partial(require_budget, request.budgets, plan.profile)
+            wheel = build_wheel(work, manifest, request.output, read_license(), check)
         notes.say(summary(plan, compiled, kernels, wheel, time.monotonic() - started))
         return wheel
 
@@ -142,7 +166,7 @@ def _slowest_first(planned: Sequence[Planned]) -> list[Planned]:
     return sorted(planned, key=lambda p: (-p.variant.tile_m * p.variant.tile_n, p.name))
 
 
-def _license() -> str:
+def read_license() -> str:
     path = license_file()
     try:
         return path.read_text(encoding="utf-8")

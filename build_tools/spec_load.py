@@ -12,6 +12,7 @@ from yaml.nodes import Node
 from build_tools import name_glob
 from build_tools.enumerate_points import family_variants
 from build_tools.errors import Fault, SpecError, did_you_mean
+from build_tools.spec_budgets import BUDGETS
 from build_tools.spec_family import read_family
 from build_tools.spec_values import (
     FEATURES,
@@ -40,7 +41,7 @@ def load_specs(folder: Path) -> Specs:
     archs = _read_archs(folder, faults)
     families: list[Family] = []
     for path in sorted(folder.glob("*.yaml")):
-        if path.name not in (ARCHS, PROFILES, COSTS):
+        if path.name not in (ARCHS, PROFILES, COSTS, BUDGETS):
             reader = NodeReader(_shown(folder, path.name))
             node = reader.root(path)
             family = None if node is None else read_family(reader, node)

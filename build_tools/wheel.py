@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,13 +83,21 @@ def wheel_file_name(manifest: Manifest) -> str:
 
 
 def build_wheel(
-    work: WorkFolder, manifest: Manifest, folder: Path, license_text: str
+    work: WorkFolder,
+    manifest: Manifest,
+    folder: Path,
+    license_text: str,
+    check: Callable[[str, bytes], None] = lambda _name, _content: None,
 ) -> WheelResult:
-    """Write the wheel into `folder` unless it holds just this one already. Raises: DiskError."""
+    """Write the wheel into `folder` unless it holds just this one already.
+
+    check: is given file name and bytes; what it raises leaves no wheel. Raises: DiskError.
+    """
     path = folder / wheel_file_name(manifest)
     key = _key(manifest, license_text)
     known = _known(work, path, key)
     if known is not None:
+        check(path.name, path.read_bytes())
         return known
     _write_project(work, manifest, license_text)
     try:
@@ -98,6 +107,7 @@ def build_wheel(
         Path(built).unlink()
     except OSError as error:
         raise disk_error(path, error) from error
+    check(path.name, content)
     write_whole(path, content)
     result = WheelResult(path, len(content), hashlib.sha256(content).hexdigest(), written=True)
     record = {"key": key, "sha256": result.sha256, "size_bytes": result.size_bytes}

@@ -18,6 +18,8 @@ class BuildExit(IntEnum):
     SPILL = 7
     CUBIN_MISMATCH = 8
     DISK = 9
+    BUDGET = 10
+    SHARDS = 11
     INTERRUPTED = 130
 
 

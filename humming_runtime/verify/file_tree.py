@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 ZIP_FAULTS = (
-    *(zipfile.BadZipFile, zlib.error, EOFError, OSError),
+    *(zipfile.BadZipFile, zlib.error, EOFError),
     *(NotImplementedError, RuntimeError, ValueError, struct.error),
 )
 """What zipfile raises for a damaged archive."""
