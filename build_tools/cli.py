@@ -67,6 +67,7 @@ def command(  # the options of the contract
     why: str | None,
     shard: str | None,
     jobs: int | None,
+    engine: str,
     nvcc: Path | None,
     work: Path,
     store: str | None,
@@ -93,7 +94,7 @@ def command(  # the options of the contract
         notes.say(f"{plan.arch.name}: profile {profile}, {counts}")
     if until == "plan":
         return
-    machine = invocation.Machine(jobs, nvcc, work, output, store, part)
+    machine = invocation.Machine(jobs, nvcc, work, output, store, part, engine)
     invocation.build(planned, machine, until, notes)
 
 

@@ -8,6 +8,8 @@ from typing import TypeVar
 
 import click
 
+from humming_runtime.contract.manifest import ENGINES
+
 Command = TypeVar("Command", bound=Callable[..., object])
 
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -37,6 +39,13 @@ _SELECTION = (
 _MACHINE = (
     click.option(
         "-j", "jobs", type=click.IntRange(min=1), help="Compilers at once.  [default: by machine]"
+    ),
+    click.option(
+        "--engine",
+        type=click.Choice(ENGINES),
+        default="nvcc",
+        show_default=True,
+        help="Compiler: nvcc, or NVRTC 12 for drivers below 580 (sm_75 to sm_90).",
     ),
     click.option(
         "--nvcc",
@@ -85,7 +94,7 @@ def selection_options(command: Command) -> Command:
 
 
 def machine_options(command: Command) -> Command:
-    """jobs, nvcc, work, store."""
+    """jobs, engine, nvcc, work, store."""
     return _all_of(_MACHINE, command)
 
 

@@ -28,6 +28,8 @@ _PARAMETER_SIZE_SHIFT = 18
 _ARCH_NOTE = re.compile(rb"-arch (sm_\d+[af]?)")
 _BUILD_NOTE = re.compile(rb"(Build [^\x00]+)\x00")
 _CUDA_13_ABI = 8
+_CUDA_12_ACCELERATED = 0x800
+"""Bit of e_flags that tells sm_90a from sm_90 in files of CUDA 12, which have no note."""
 _GLOBAL_FUNCTION = ("STB_GLOBAL", "STT_FUNC")
 _MOST_REGISTERS = 255
 
@@ -38,8 +40,8 @@ class CubinFacts:
 
     symbols: tuple[str, ...]  # global functions
     capability: tuple[int, int]
-    target: str | None  # `-arch` of ptxas
-    toolchain: str | None  # build identification of ptxas
+    target: str | None  # `-arch` of ptxas, in files of CUDA 12 from e_flags
+    toolchain: str | None  # build identification of ptxas, of CUDA 12 `release 12.9`
     registers: int
     static_shared_bytes: int  # without the driver's reserve
     parameter_bytes: tuple[int, ...]
@@ -69,12 +71,12 @@ def read_facts(image: bytes) -> CubinFacts:
     except (ELFError, KeyError, struct.error, AssertionError) as error:
         raise NotACubinError(str(error)) from error
     reserved = RESERVED_SHARED_BYTES if capability >= _RESERVED_FROM else 0
-    arch, build = _ARCH_NOTE.search(note), _BUILD_NOTE.search(note)
+    target, toolchain = _noted(note) if _is_cuda_13(elf) else _flagged(elf, capability)
     return CubinFacts(
         symbols=symbols,
         capability=capability,
-        target=arch[1].decode() if arch else None,
-        toolchain=build[1].decode() if build else None,
+        target=target,
+        toolchain=toolchain,
         registers=max(
             (_word(v, 4) for kind, v in attributes if kind == _REGISTER_COUNT), default=0
         ),
@@ -122,10 +124,27 @@ def _symbols(elf: ELFFile) -> tuple[str, ...]:
     )
 
 
+def _noted(note: bytes) -> tuple[str | None, str | None]:
+    """Target and toolchain."""
+    arch, build = _ARCH_NOTE.search(note), _BUILD_NOTE.search(note)
+    return arch[1].decode() if arch else None, build[1].decode() if build else None
+
+
+def _flagged(elf: ELFFile, capability: tuple[int, int]) -> tuple[str, str]:
+    """Target and toolchain: e_version is 129 for CUDA 12.9."""
+    major, minor = capability
+    accelerated = int(elf.header["e_flags"]) & _CUDA_12_ACCELERATED
+    release = divmod(int(elf.header["e_version"]), 10)
+    return f"sm_{major}{minor}{'a' if accelerated else ''}", "release {}.{}".format(*release)
+
+
+def _is_cuda_13(elf: ELFFile) -> bool:
+    return int(elf.header["e_ident"]["EI_ABIVERSION"]) >= _CUDA_13_ABI
+
+
 def _capability(elf: ELFFile) -> tuple[int, int]:
     flags = int(elf.header["e_flags"])
-    is_cuda_13 = elf.header["e_ident"]["EI_ABIVERSION"] >= _CUDA_13_ABI
-    return divmod(flags >> 8 & 0xFF if is_cuda_13 else flags & 0xFF, 10)
+    return divmod(flags >> 8 & 0xFF if _is_cuda_13(elf) else flags & 0xFF, 10)
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:

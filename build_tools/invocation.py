@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from build_tools.arch_words import parse_archs
-from build_tools.errors import BuildError, InterruptedBuildError
+from build_tools.errors import BuildError, InterruptedBuildError, UsageError
 from build_tools.folders import Sources, find_sources
+from build_tools.nvrtc_toolchain import find_nvrtc
 from build_tools.pipeline import BuildRequest, ShardRequest, build_arch
 from build_tools.plan import ArchPlan, make_plan
 from build_tools.report import Notes
@@ -46,6 +47,7 @@ class Machine:
     output: Path
     store: str | None
     shard: Shard | None = None
+    engine: str = "nvcc"
 
 
 @dataclass(frozen=True)
@@ -70,11 +72,17 @@ def plan(selection: Selection, source: Path | None) -> Planned:
 def build(planned: Planned, machine: Machine, until: str, notes: Notes) -> list[WheelResult]:
     """Run the stages of each arch. Returns the wheels. Raises: BuildError."""
     require_epoch()
+    if machine.engine != "nvcc" and machine.nvcc is not None:
+        raise UsageError.of("--nvcc", f"is not used with --engine {machine.engine}")
     toolchain = None
     if until != "render":
         cache = machine.work / "toolchain.json"
-        toolchain = find_toolchain(machine.nvcc, [plan.arch for plan in planned.plans], cache)
-        notes.detail(f"nvcc: {toolchain.nvcc} (CUDA {toolchain.cuda})")
+        archs = [plan.arch for plan in planned.plans]
+        if machine.engine == "nvrtc":
+            toolchain = find_nvrtc(archs)
+        else:
+            toolchain = find_toolchain(machine.nvcc, archs, cache)
+        notes.detail(f"{toolchain.engine}: {toolchain.compiler} (CUDA {toolchain.cuda})")
     every = every_variant(planned.specs)
     names = [str(variant) for variant in every]
     shards = None

@@ -31,7 +31,8 @@ def make_manifest(
     tables: Sequence[TuningTable] = (),
 ) -> Manifest:
     """Kernels in the order of their names, and the measured choices among them."""
-    entries = [_entry(kernel, sources, records) for kernel in kernels]
+    own = [record for record in records if record.engine == toolchain.engine]
+    entries = [_entry(kernel, sources, own) for kernel in kernels]
     builds = sorted({kernel.facts.toolchain or toolchain.version for kernel in kernels})
     return Manifest(
         contract=contract_hash(),
@@ -40,6 +41,7 @@ def make_manifest(
         arch=plan.arch.name,
         cuda=toolchain.cuda,
         toolchain=", ".join(builds),
+        engine=toolchain.engine,
         profile=plan.profile,
         kernels=tuple(sorted(entries, key=lambda entry: entry.name)),
         tuning=tables_of_build(tables, plan.arch, [k.planned.variant for k in kernels]),

@@ -20,7 +20,10 @@ from build_tools.folders import (
 from build_tools.plan import Planned
 
 NVCC_FLAGS = ("-cubin", "-std=c++17", "-O3", "-Werror", "all-warnings", "-Xptxas", "-v")
-"""Frozen: ptxas flags are recorded in the cubin and change its hash."""
+"""Frozen: ptxas flags are recorded in the cubin and change its hash.
+
+`nvrtc_compile.py` takes the same.
+"""
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,7 @@ class Programs:
 
     python: str
     edge_script: str
-    nvcc: str
-    host_compiler: str
+    compiler: tuple[str, ...]  # words before the flags: nvcc, or a program in its place
 
 
 def gencode(target: str) -> str:
@@ -54,7 +56,7 @@ def ninja_text(planned: Sequence[Planned], keys: Mapping[str, str], programs: Pr
     command = (
         f"{_quoted(programs.python)} -I -S {_quoted(programs.edge_script)} $name $out "
         "$spill $depfile $log $record $failure $key "
-        f"-- {_quoted(programs.nvcc)} -ccbin {programs.host_compiler} {flags} $gencode $in"
+        f"-- {' '.join(map(_word, programs.compiler))} {flags} $gencode $in"
     )
     writer.rule(
         "cubin",
@@ -84,6 +86,11 @@ def ninja_text(planned: Sequence[Planned], keys: Mapping[str, str], programs: Pr
         )
     writer.default([cubin_path(item.name) for item in planned])
     return stream.getvalue()
+
+
+def _word(text: str) -> str:
+    """Paths quoted, options as they are."""
+    return _quoted(text) if "/" in text else text
 
 
 def _quoted(path: str) -> str:

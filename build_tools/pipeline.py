@@ -155,8 +155,7 @@ def _ninja_text(plan: ArchPlan, keys: Mapping[str, str], toolchain: Toolchain) -
     programs = Programs(
         python=sys.executable,
         edge_script=str(Path(package_file).with_name("compile_edge.py").resolve()),
-        nvcc=str(Path(toolchain.nvcc).resolve()),
-        host_compiler=toolchain.host_compiler,
+        compiler=toolchain.command,
     )
     return ninja_text(_slowest_first(plan.build), keys, programs)
 

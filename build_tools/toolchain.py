@@ -1,6 +1,7 @@
 """NVIDIA's compiler: where it is, what it is, and whether it can do what is asked.
 
 Order: --nvcc, the packages of this environment (nvidia/cu13), CUDA_HOME, PATH.
+The other engine is found in `nvrtc_toolchain.py`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tempfile
 from collections.abc import Sequence
@@ -21,6 +23,7 @@ from build_tools.errors import Fault, ToolchainError
 from build_tools.file_writes import sha256_file, write_if_changed
 from build_tools.spec_values import Arch
 
+NVRTC_PROGRAM = Path(__file__).with_name("nvrtc_compile.py").resolve()
 INSTALL_HINT = "pip install 'humming-aot[nvcc]'"
 _HOST_COMPILERS = ("g++", "clang++")
 _HOST_HINT = "apt-get install g++"
@@ -35,18 +38,27 @@ _TRIAL_LINES = 3
 
 @dataclass(frozen=True)
 class Toolchain:
-    """One usable nvcc."""
+    """One usable compiler: nvcc, or NVRTC's library."""
 
-    nvcc: str
+    compiler: str
     release: tuple[int, int]
     version: str  # the line `Build ...` of nvcc --version
     host_compiler: str
     home: str  # folder of the compiler's programs
     digest: str  # of its programs: another release never passes for it
+    engine: str = "nvcc"
 
     @property
     def cuda(self) -> str:
         return f"{self.release[0]}.{self.release[1]}"
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """Words of a compilation before its flags."""
+        path = str(Path(self.compiler).resolve())
+        if self.engine == "nvrtc":
+            return (sys.executable, "-I", "-S", str(NVRTC_PROGRAM), path)
+        return (path, "-ccbin", self.host_compiler)
 
 
 def find_toolchain(nvcc: Path | None, archs: Sequence[Arch], cache: Path | None) -> Toolchain:
@@ -141,7 +153,7 @@ def _require_archs(found: Toolchain, archs: Sequence[Arch]) -> None:
     for arch in archs:
         if arch.min_cuda > found.release:
             needed = ".".join(str(part) for part in arch.min_cuda)
-            message = f"needs CUDA {needed} or newer, {found.nvcc} is {found.cuda}"
+            message = f"needs CUDA {needed} or newer, {found.compiler} is {found.cuda}"
             faults.append(Fault(arch.name, message, INSTALL_HINT))
     if faults:
         raise ToolchainError(faults)

@@ -1,7 +1,9 @@
 """Records of kernels that ran and were right: `specs/validated/*.json`, written by the GPU tests.
 
 {"capability": "9.0", "device": "...", "driver": "...", "date": "2026-12-01",
- "sources": {"<variant>": "<source_sha256>", ...}}
+ "engine": "nvcc", "sources": {"<variant>": "<source_sha256>", ...}}
+
+engine: the compiler of the code that ran; a record without one is of nvcc's.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from build_tools.errors import Fault, SpecError
+from humming_runtime.contract.manifest import ENGINES
 from humming_runtime.contract.variant_name import Variant, VariantNameError
 
 FOLDER = "validated"
@@ -20,17 +23,18 @@ _KEYS = {"capability": str, "device": str, "driver": str, "date": str, "sources"
 
 @dataclass(frozen=True)
 class Validated:
-    """One source that was proven as one target on one capability."""
+    """One source that was proven as one target on one capability, as one engine compiles it."""
 
     source_sha256: str
     target: str
     capability: str
+    engine: str = "nvcc"
 
 
 def read_validated(specs: Path) -> tuple[Validated, ...]:
     """Every record, sorted. Raises: SpecError with every fault."""
     faults: list[Fault] = []
-    found: set[tuple[str, str, str]] = set()
+    found: set[tuple[str, str, str, str]] = set()
     for path in sorted((specs / FOLDER).glob("*.json")):
         place = f"{specs.name}/{FOLDER}/{path.name}"
         try:
@@ -43,9 +47,13 @@ def read_validated(specs: Path) -> tuple[Validated, ...]:
         if wrong:
             faults.append(Fault(place, f"keys missing or of another kind: {', '.join(wrong)}"))
             continue
+        engine = raw.get("engine", "nvcc")
+        if engine not in ENGINES:
+            faults.append(Fault(place, f"engine {engine!r}, none of {', '.join(ENGINES)}"))
+            continue
         for name, digest in raw["sources"].items():
             try:
-                found.add((str(digest), Variant.parse(name).target, raw["capability"]))
+                found.add((str(digest), Variant.parse(name).target, raw["capability"], engine))
             except VariantNameError as error:
                 faults.append(Fault(place, str(error)))
     if faults:

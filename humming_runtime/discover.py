@@ -26,7 +26,7 @@ ENTRY_POINT_GROUP = "humming.cubins"
 PATH_VARIABLE = "HUMMING_CUBIN_PATH"
 MANIFEST_FILE = "manifest.json"
 _SHOWN_FILES = 3
-_MANIFEST_TEXTS = ("contract", "package", "version", "arch", "cuda", "profile")
+_MANIFEST_TEXTS = ("contract", "package", "version", "arch", "cuda", "engine", "profile")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from build_tools.plan import Planned
 from build_tools.source_hash import included_files
 from build_tools.toolchain import Toolchain
 
-_SCHEMA = "1"
+_SCHEMA = "2"
 """Changes when a key or an object gets another meaning."""
 
 
@@ -22,7 +22,8 @@ def cubin_key(planned: Planned, sources: Mapping[str, str], toolchain: Toolchain
     """
     digest = hashlib.sha256()
     target = planned.variant.target
-    facts = (_SCHEMA, toolchain.digest, planned.name, target, *NVCC_FLAGS, gencode(target))
+    flags = (*NVCC_FLAGS, gencode(target))
+    facts = (_SCHEMA, toolchain.engine, toolchain.digest, planned.name, target, *flags)
     for text in facts:
         digest.update(f"{len(text)} {text}\n".encode())
     for path in sorted(included_files(kernel_path(planned.name), sources)):

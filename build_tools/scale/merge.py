@@ -14,7 +14,7 @@ from build_tools.scale.shard_folder import ShardFolder
 from humming_runtime.contract.manifest import KernelEntry
 
 _SAME_FACTS = ("count", "select", "plan_sha256", "compiler_sha256")
-_SAME_MANIFEST = ("contract", "package", "version", "cuda", "toolchain", "profile")
+_SAME_MANIFEST = ("contract", "package", "version", "cuda", "toolchain", "engine", "profile")
 
 
 def merged_kernels(shards: Sequence[ShardFolder]) -> tuple[KernelEntry, ...]:

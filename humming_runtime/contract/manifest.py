@@ -13,7 +13,9 @@ from typing import Any
 from humming_runtime.contract.tuning import TuningError, TuningTable, table_from_dict, table_to_dict
 from humming_runtime.contract.variant_name import Variant, VariantNameError
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+ENGINES = ("nvcc", "nvrtc")
+"""Compilers: the same source gives other code with each."""
 
 
 class ManifestError(ValueError):
@@ -72,7 +74,8 @@ class Manifest:
     version: str
     arch: str  # `sm_90`
     cuda: str  # toolkit release, `13.0`
-    toolchain: str  # compiler build identification as the ELF note has it
+    toolchain: str  # compiler build identification as the ELF has it
+    engine: str  # one of ENGINES: which compiler made the cubins
     profile: str
     kernels: tuple[KernelEntry, ...] = field(default=())
     tuning: tuple[TuningTable, ...] = field(default=())
@@ -102,9 +105,12 @@ def from_json(text: str, place: str) -> Manifest:
     try:
         kernels = tuple(_kernel(entry) for entry in raw.pop("kernels"))
         tuning = tuple(table_from_dict(table) for table in raw.pop("tuning"))
-        return Manifest(kernels=kernels, tuning=tuning, **raw)
+        manifest = Manifest(kernels=kernels, tuning=tuning, **raw)
     except (KeyError, TypeError, TuningError, VariantNameError) as error:
         raise ManifestError(f"{place}: {error}") from error
+    if manifest.engine not in ENGINES:
+        raise ManifestError(f"{place}: engine {manifest.engine!r}, none of {', '.join(ENGINES)}")
+    return manifest
 
 
 def _kernel(raw: dict[str, Any]) -> KernelEntry:

@@ -2,6 +2,7 @@
 
 Independent of the build side, which reads the same facts with pyelftools: tests compare the two.
 Layout: ELF64, little endian; `.note.nv.tkinfo` has ptxas's arguments, `.nv.info.*` the parameters.
+Files of CUDA 12 (ABI version 7) have no such note: e_flags and e_version say it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _SYMBOL_TABLE, _NO_BITS = 2, 8
 _GLOBAL_FUNCTION = 1 << 4 | 2
 _UNDEFINED = 0
 _WITH_VALUE, _PARAMETER_INFO, _PARAMETER_SIZE_SHIFT = 4, 0x17, 18
+_ABI_VERSION_AT, _CUDA_13_ABI, _ACCELERATED = 8, 8, 0x800
 _NOTE = ".note.nv.tkinfo"
 _ARCH = re.compile(rb"-arch (sm_\d+[af]?)")
 _BUILD = re.compile(rb"(Build [^\x00]+)\x00")
@@ -58,14 +60,26 @@ def read_elf(image: bytes) -> CubinElf:
         )
     except (struct.error, IndexError, UnicodeDecodeError, ValueError) as error:
         raise CubinElfError(f"damaged ELF ({error})") from error
-    arch, build = _ARCH.search(note), _BUILD.search(note)
+    target, toolchain = _identity(image, capability, note)
     return CubinElf(
         capability,
-        arch[1].decode() if arch else None,
-        build[1].decode() if build else None,
+        target,
+        toolchain,
         symbols,
         parameters,
     )
+
+
+def _identity(image: bytes, capability: Capability, note: bytes) -> tuple[str | None, str | None]:
+    """Target and toolchain."""
+    if image[_ABI_VERSION_AT] >= _CUDA_13_ABI:
+        arch, build = _ARCH.search(note), _BUILD.search(note)
+        return arch[1].decode() if arch else None, build[1].decode() if build else None
+    header = _HEADER.unpack_from(image)
+    version, flags = header[3], header[7]
+    suffix = "a" if flags & _ACCELERATED else ""
+    target = "sm_{}{}{}".format(*capability, suffix)
+    return target, f"release {version // 10}.{version % 10}"
 
 
 def _sections(image: bytes) -> list[tuple[str, int, int, bytes]]:

@@ -68,7 +68,9 @@ def read_sweep(path: Path) -> Sweep:
 def package_of(planned: Iterable[Planned]) -> Package:
     """What selection needs of a wheel: names and costs."""
     entries = tuple(_entry(item.name, item) for item in planned)
-    manifest = Manifest(contract_hash(), "default", "0", "sm_90", "13.0", "", "default", entries)
+    manifest = Manifest(
+        contract_hash(), "default", "0", "sm_90", "13.0", "", "nvcc", "default", entries
+    )
     return Package(manifest, Path("nowhere"))
 
 

@@ -24,16 +24,21 @@ def main() -> None:
     parser.add_argument("-o", type=Path, required=True)
     parser.add_argument("folders", type=Path, nargs="+")
     arguments = parser.parse_args()
-    sources = {}
+    sources, engines = {}, set()
     for folder in arguments.folders:
         path = folder / "manifest.json"
-        for kernel in from_json(path.read_text(encoding="utf-8"), str(path)).kernels:
+        manifest = from_json(path.read_text(encoding="utf-8"), str(path))
+        engines.add(manifest.engine)
+        for kernel in manifest.kernels:
             sources[kernel.name] = kernel.source_sha256
+    if len(engines) != 1:
+        parser.error(f"one engine a record (found {', '.join(sorted(engines))})")
     record = {
         "capability": arguments.capability,
         "device": arguments.device,
         "driver": arguments.driver,
         "date": dt.datetime.now(tz=dt.timezone.utc).date().isoformat(),
+        "engine": engines.pop(),
         "sources": sources,
     }
     arguments.o.parent.mkdir(parents=True, exist_ok=True)

@@ -34,7 +34,7 @@ def test_the_environments_packages_come_before_cuda_home(nowhere, nvcc, monkeypa
         folder.mkdir(parents=True)
         (folder / "nvcc").symlink_to(nvcc)
         found = toolchain.find_toolchain(None, [ARCH], None)
-        assert found.nvcc == str(folder / "nvcc")
+        assert found.compiler == str(folder / "nvcc")
     assert found.cuda == "13.0"
 
 

@@ -30,6 +30,7 @@ MANIFEST = manifest.Manifest(
     "sm_90",
     "13.0",
     "b",
+    "nvcc",
     "p",
     (ENTRY,),
 )
@@ -149,7 +150,7 @@ def test_the_schema_describes_every_key_of_the_dataclasses():
         assert all("description" in value for value in schema["properties"].values())
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"schema_version": 2}', '{"schema_version": 1}'])
+@pytest.mark.parametrize("text", ["", "[]", '{"schema_version": 2}', '{"schema_version": 3}'])
 def test_a_manifest_that_is_none_is_refused_with_its_place(text):
     with pytest.raises(manifest.ManifestError, match="here"):
         manifest.from_json(text, "here")

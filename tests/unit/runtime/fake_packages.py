@@ -54,15 +54,16 @@ def image_of(name):
     return elf(Variant.parse(name).target) + name.encode()
 
 
-def manifest(names, package="humming-cubins-sm90-cu13", contract=None, costs=None):
+def manifest(names, package="humming-cubins-sm90-cu13", contract=None, costs=None, cuda="13.0"):
     costs = costs or {}
     return Manifest(
         contract=contract or contract_hash(),
         package=package,
         version="0.1.0",
         arch="sm_90",
-        cuda="13.0",
+        cuda=cuda,
         toolchain="stub",
+        engine="nvcc",
         profile="quick",
         kernels=tuple(entry(name, image_of(name), costs.get(name)) for name in sorted(names)),
     )

@@ -26,7 +26,7 @@ def entry(name=NAME, parameter_bytes=FACTS.parameter_bytes[0]):
 
 
 def manifest(toolchain=FACTS.toolchain):
-    return Manifest("c", "p", "1", "sm_90", "13.0", toolchain, "default")
+    return Manifest("c", "p", "1", "sm_90", "13.0", toolchain, "nvcc", "default")
 
 
 def test_both_readers_agree():
