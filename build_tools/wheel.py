@@ -15,6 +15,7 @@ from build_tools.errors import UsageError
 from build_tools.file_writes import disk_error, sha256_file, write_if_changed, write_whole
 from build_tools.folders import WorkFolder
 from humming_runtime.contract.manifest import Manifest, to_json
+from humming_runtime.cuda_support import FIRST_DRIVERS, major_of
 
 ENTRY_POINT_GROUP = "humming.cubins"
 
@@ -33,7 +34,7 @@ license = "Apache-2.0"
 license-files = ["LICENSE"]
 keywords = ["cuda", "gemm", "quantization", "{arch}"]
 classifiers = [
-  "Environment :: GPU :: NVIDIA CUDA :: 13",
+  "Environment :: GPU :: NVIDIA CUDA :: {cuda_major}",
   "Operating System :: POSIX :: Linux",
 ]
 
@@ -53,9 +54,9 @@ _README = """\
 # {name}
 
 {count} quantized-GEMM kernels (cubins) for NVIDIA {arch}, compiled with CUDA {cuda}; they need a
-driver from release 580 on. The wheel holds data only. `humming-aot` finds it by its entry point,
-checks each file against `manifest.json`, and refuses it by name where the contract differs (this
-wheel: `{contract}`).
+driver from release {driver} on. The wheel holds data only. `humming-aot` finds it by its entry
+point, checks each file against `manifest.json`, and refuses it by name where the contract differs
+(this wheel: `{contract}`).
 
     pip install humming-aot {name}
     humming list
@@ -127,10 +128,12 @@ def _write_project(work: WorkFolder, manifest: Manifest, license_text: str) -> N
     """The folder that hatchling packs; cubins are named there and not copied."""
     package = import_name(manifest)
     cubins = (f'"../{kernel.file}" = "{package}/{kernel.file}"' for kernel in manifest.kernels)
+    cuda_major = major_of(manifest.cuda)
     project = _PROJECT.format(
         name=manifest.package,
         version=manifest.version,
         arch=manifest.arch,
+        cuda_major=cuda_major,
         group=ENTRY_POINT_GROUP,
         package=package,
         cubins="\n".join(cubins),
@@ -140,6 +143,7 @@ def _write_project(work: WorkFolder, manifest: Manifest, license_text: str) -> N
         count=len(manifest.kernels),
         arch=manifest.arch,
         cuda=manifest.cuda,
+        driver=FIRST_DRIVERS[cuda_major],
         contract=manifest.contract,
     )
     files = {

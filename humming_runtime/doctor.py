@@ -10,14 +10,15 @@ from typing import Any
 from humming_runtime.contract.exit_codes import RuntimeExit
 from humming_runtime.contract.fingerprint import contract_hash
 from humming_runtime.contract.targets import incompatibility, is_test_target
-from humming_runtime.discover import FaultKind, Installed
+from humming_runtime.cuda_support import driver_hint, major_of, too_new
+from humming_runtime.discover import FaultKind, Installed, Package
 from humming_runtime.driver import Driver
 from humming_runtime.errors import HummingError
 from humming_runtime.listing import fault_json, table
 from humming_runtime.problem import Device
 from humming_runtime.resolve import package_for
 
-_TOO_NEW = "built with a newer CUDA than the driver supports\n  hint: install driver 580 or newer"
+_TOO_NEW = "built with a newer CUDA than the driver supports"
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,8 @@ class Report:
         """Packages built with a CUDA major that the driver does not support."""
         if self.driver is None:
             return ()
-        major = self.driver[0]
         cudas = ((package.name, package.manifest.cuda) for package in self.installed.packages)
-        return tuple(name for name, cuda in cudas if int(cuda.partition(".")[0]) > major)
+        return tuple(name for name, cuda in cudas if too_new(cuda, self.driver) is not None)
 
     @property
     def exit_code(self) -> RuntimeExit:
@@ -62,7 +62,7 @@ class Report:
             return RuntimeExit.NO_DRIVER_OR_DEVICE
         covered = {line.device for line in self.coverage if line.kernels}
         broken = any(fault.kind is not FaultKind.SHADOWED for fault in self.installed.faults)
-        if broken or self.too_new or any(device.ordinal not in covered for device in self.devices):
+        if broken or any(device.ordinal not in covered for device in self.devices):
             return RuntimeExit.KERNELS_MISSING
         return RuntimeExit.OK
 
@@ -84,20 +84,29 @@ def examine(installed: Installed, open_driver: Callable[[], Driver] = Driver) ->
 def coverage(installed: Installed, devices: Iterable[Device]) -> tuple[Coverage, ...]:
     """One line for each device and each op and format that any package has, sorted."""
     lines: dict[tuple[int, str, str, str], Coverage] = {}
+    seen: set[tuple[int, str]] = set()
     for device in devices:
         capability = ".".join(str(part) for part in device.capability)
-        for package in installed.packages:
+        for package in sorted(installed.packages, key=_newest_first):
+            fits = too_new(package.manifest.cuda, device.driver_cuda) is None
             for entry, variant in package.kernels:
                 key = (device.ordinal, variant.op, variant.format, variant.layout)
                 line = lines.get(key) or Coverage(
                     device.ordinal, capability, variant.op, variant.format, variant.layout, 0, 0
                 )
-                loads = incompatibility(variant.target, device.capability) is None
-                if loads and not is_test_target(variant.tier, variant.target):
+                loads = fits and incompatibility(variant.target, device.capability) is None
+                is_new = (device.ordinal, entry.name) not in seen
+                if loads and is_new and not is_test_target(variant.tier, variant.target):
+                    seen.add((device.ordinal, entry.name))
                     proven = line.validated_here + (capability in entry.validated_on)
                     line = replace(line, kernels=line.kernels + 1, validated_here=proven)
                 lines[key] = line
     return tuple(lines[key] for key in sorted(lines))
+
+
+def _newest_first(package: Package) -> int:
+    """A kernel of packages of several CUDA majors runs from the newest that loads."""
+    return -major_of(package.manifest.cuda)
 
 
 def as_json(report: Report) -> dict[str, Any]:
@@ -144,7 +153,7 @@ def as_text(report: Report) -> str:
     if not report.installed.packages:
         lines.append("package   none is installed")
     lines += [f"fault     {fault}" for fault in report.installed.faults]
-    lines += [f"fault     {name}: {_TOO_NEW}" for name in report.too_new]
+    lines += [f"not used  {name}: {_TOO_NEW}" for name in report.too_new]
     if report.coverage:
         lines += ["", _coverage_table(report)]
     return "\n".join(lines)
@@ -160,7 +169,9 @@ def _device_lines(report: Report) -> list[str]:
             f"{device.sm_count} SMs"
         )
         if device.ordinal not in covered:
-            lines.append(f"  no kernel loads on it\n  hint: pip install {package_for(device)}")
+            help_by = driver_hint(device.capability, device.driver_cuda)
+            hint = help_by or f"pip install {package_for(device)}"
+            lines.append(f"  no kernel loads on it\n  hint: {hint}")
     if not report.devices:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         why = "" if visible is None else f" (CUDA_VISIBLE_DEVICES is {visible!r})"

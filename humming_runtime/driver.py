@@ -75,6 +75,7 @@ class Driver:
             shared_limit_bytes=facts["shared_limit_bytes"],
             shared_per_sm_bytes=facts["shared_per_sm_bytes"],
             memory_gbps=round(2 * facts["memory_khz"] * facts["memory_bus_bits"] / 8e6),
+            driver_cuda=self.version(),
         )
 
     def context(self, ordinal: int) -> int:

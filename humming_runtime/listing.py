@@ -87,6 +87,7 @@ def _package_json(package: Package) -> dict[str, Any]:
         "place": str(package.place),
         "arch": manifest.arch,
         "cuda": manifest.cuda,
+        "engine": manifest.engine,
         "contract": manifest.contract,
         "profile": manifest.profile,
         "kernels": kernels,

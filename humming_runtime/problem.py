@@ -38,3 +38,4 @@ class Device:
     shared_limit_bytes: int  # opt-in shared memory a CTA
     shared_per_sm_bytes: int
     memory_gbps: int = 0  # peak of device memory, 10^9 bytes a second; 0 = unknown
+    driver_cuda: tuple[int, int] | None = None  # newest CUDA of its driver; None = not known

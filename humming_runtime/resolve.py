@@ -12,6 +12,7 @@ from humming_runtime.contract.manifest import KernelEntry
 from humming_runtime.contract.targets import incompatibility, is_test_target, specificity
 from humming_runtime.contract.tuning import TuningTable, tile_of
 from humming_runtime.contract.variant_name import Variant
+from humming_runtime.cuda_support import driver_hint, major_of, package_name, too_new
 from humming_runtime.discover import Package
 from humming_runtime.errors import NoKernelError
 from humming_runtime.problem import Device, Problem
@@ -26,14 +27,16 @@ class Distance(IntEnum):
     """How far a rejected kernel is from the problem: the nearest are shown first."""
 
     SIZE = 0
-    TARGET = 1
-    TEST_TARGET = 2
-    LAYOUT = 3
-    SCALE = 4
-    ACTIVATION = 5
-    WEIGHT = 6
-    OP = 7
-    NOT_FORCED = 8
+    DRIVER = 1
+    TARGET = 2
+    TEST_TARGET = 3
+    LAYOUT = 4
+    SCALE = 5
+    ACTIVATION = 6
+    WEIGHT = 7
+    OP = 8
+    NOT_FORCED = 9
+    SUPERSEDED = 10
 
 
 @dataclass(frozen=True)
@@ -138,11 +141,41 @@ def shortlist(
         for entry, variant in package.kernels:
             reason = _mismatch(problem, device, variant, entry.name, force)
             if reason is None:
+                driver = too_new(package.manifest.cuda, device.driver_cuda)
+                reason = None if driver is None else (Distance.DRIVER, driver)
+            if reason is None:
                 kernels.append((package, entry, variant))
             else:
                 rejected.append(Rejected(entry.name, package.name, reason[1], reason[0]))
-    rejected.sort(key=_nearness)
+    kernels, superseded = _of_newest_cuda(kernels)
+    rejected = sorted([*rejected, *superseded], key=_nearness)
     return Shortlist(tuple(kernels), tuple(rejected))
+
+
+def _of_newest_cuda(
+    kernels: Sequence[tuple[Package, KernelEntry, Variant]],
+) -> tuple[list[tuple[Package, KernelEntry, Variant]], list[Rejected]]:
+    """Of a kernel that packages of several CUDA majors have, the newest; the others rejected."""
+    newest: dict[str, Package] = {}
+    for package, entry, _ in kernels:
+        best = newest.setdefault(entry.name, package)
+        if _cuda_major(package) > _cuda_major(best):
+            newest[entry.name] = package
+    kept: list[tuple[Package, KernelEntry, Variant]] = []
+    superseded: list[Rejected] = []
+    for kernel in kernels:
+        package, entry, _ = kernel
+        best = newest[entry.name]
+        if _cuda_major(package) == _cuda_major(best):
+            kept.append(kernel)
+        else:
+            reason = f"{best.name} has it for a newer CUDA"
+            superseded.append(Rejected(entry.name, package.name, reason, Distance.SUPERSEDED))
+    return kept, superseded
+
+
+def _cuda_major(package: Package) -> int:
+    return major_of(package.manifest.cuda)
 
 
 def judge(
@@ -198,9 +231,8 @@ def expectation(accepted: Accepted) -> str:
 
 
 def package_for(device: Device) -> str:
-    """Distribution that holds kernels for a device's own capability."""
-    major, minor = device.capability
-    return f"humming-cubins-sm{major}{minor}-cu13"
+    """Distribution that holds kernels for a device's own capability, and its driver."""
+    return package_name(device.capability, device.driver_cuda)
 
 
 def refusal(
@@ -281,6 +313,9 @@ def _hint(
         return "humming list"
     if device.capability < _OLDEST_CAPABILITY or problem.m < 1:
         return None
+    driver = driver_hint(device.capability, device.driver_cuda)
+    if driver is not None:
+        return driver
     wanted = package_for(device)
     if any(package.name == wanted for package in packages):
         return f"pip install --upgrade {wanted}"

@@ -51,6 +51,7 @@ def bundle(
     select: tuple[str, ...],
     source: Path | None,
     jobs: int | None,
+    engine: str,
     nvcc: Path | None,
     work: Path,
     store: str | None,
@@ -89,7 +90,7 @@ def bundle(
     else:
         planned = invocation.plan(invocation.Selection(archs, profile, select), source)
         require_work(planned.plans, select)
-        machine = invocation.Machine(jobs, nvcc, work, output, store)
+        machine = invocation.Machine(jobs, nvcc, work, output, store, engine=engine)
         paths = [wheel.path for wheel in invocation.build(planned, machine, "wheel", notes)]
     paths += runtimes
     if folder is None and not runtimes:

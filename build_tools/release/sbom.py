@@ -91,6 +91,9 @@ def _compiler(manifest: Manifest) -> Component:
         name=_COMPILER,
         version=manifest.cuda,
         type=ComponentType.APPLICATION,
-        bom_ref=f"{_COMPILER}@{manifest.cuda} {manifest.toolchain}",
-        properties=[Property(name="humming:toolchain", value=manifest.toolchain)],
+        bom_ref=f"{_COMPILER}@{manifest.cuda} {manifest.toolchain} {manifest.engine}",
+        properties=[
+            Property(name="humming:engine", value=manifest.engine),
+            Property(name="humming:toolchain", value=manifest.toolchain),
+        ],
     )

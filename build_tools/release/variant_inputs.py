@@ -20,6 +20,7 @@ from build_tools.release.variant_properties import (
     sm_arch_words,
 )
 from humming_runtime.contract.targets import target_capability
+from humming_runtime.cuda_support import major_of
 
 _MAKE_WHEELS = "humming-build --arch all -o dist"
 _ONE_RELEASE = ("version", "contract", "cuda")
@@ -66,7 +67,7 @@ def _variant(wheel: KernelWheel) -> Variant:
         raise KernelWheelError(f"cuda is {manifest.cuda!r}, no release like 13.0")
     try:
         words = sm_arch_words(manifest.arch, wheel.targets)
-        return Variant(label_of(manifest), words, manifest.cuda)
+        return Variant(label_of(manifest), words, f"{major_of(manifest.cuda)}.0")
     except (NoWordError, ValueError) as error:
         raise KernelWheelError(str(error)) from error
 

@@ -42,7 +42,7 @@ class Variant:
 
     label: str
     sm_arch: tuple[str, ...]
-    cuda: str  # least version of the driver's CUDA, `13.0`
+    cuda: str  # least version of the driver's CUDA: the first of the major, `13.0`
 
     def properties(self) -> dict[str, dict[str, list[str]]]:
         features = {"cuda_version_lower_bound": [self.cuda], "sm_arch": sorted(self.sm_arch)}

@@ -93,7 +93,26 @@ def test_doctor_names_packages_that_are_too_new_for_the_driver(installed, monkey
     found = report(installed, ((9, 0),))
     assert found.exit_code is RuntimeExit.KERNELS_MISSING
     assert "humming-cubins-sm90-cu13: built with a newer CUDA" in doctor.as_text(found)
+    assert "hint: pip install humming-cubins-sm90-cu12" in doctor.as_text(found)
     assert doctor.as_json(found)["packages_too_new_for_driver"] == ["humming-cubins-sm90-cu13"]
+
+
+def test_doctor_is_content_with_an_older_driver_and_its_package(
+    tmp_path, package_folder, monkeypatch
+):
+    monkeypatch.setattr(Driver, "version", lambda _: (12, 4))
+    name = "humming-cubins-sm90-cu12"
+    old = fake.write_package(tmp_path / "old", [fake.DECODE], package=name, cuda="12.9")
+    found = report(discover(f"{package_folder}:{old}"), ((9, 0),))
+    assert found.exit_code is RuntimeExit.OK
+    assert {line.format: line.kernels for line in found.coverage}["f16_u4_g128f16"] == 1
+
+
+def test_doctor_counts_a_kernel_of_two_packages_once(tmp_path, package_folder):
+    name = "humming-cubins-sm90-cu12"
+    old = fake.write_package(tmp_path / "old", [fake.DECODE], package=name, cuda="12.9")
+    found = report(discover(f"{package_folder}:{old}"), ((9, 0),))
+    assert {line.format: line.kernels for line in found.coverage}["f16_u4_g128f16"] == 2
 
 
 def test_doctor_without_devices_shows_what_hides_them(installed, monkeypatch):
