@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from fake_build import VARIANT
 
 from build_tools.cli import main
