@@ -70,7 +70,9 @@ def kernels():
 @pytest.fixture
 def manifest(build, tmp_path):
     assert build("-q", "--until", "cubins") == 0
-    return from_json((tmp_path / "work/sm_90/manifest.json").read_text(encoding="utf-8"), "manifest")
+    return from_json(
+        (tmp_path / "work/sm_90/manifest.json").read_text(encoding="utf-8"), "manifest"
+    )
 
 
 @given(st.lists(st.floats(1.0, 1e7), min_size=1, max_size=60))
@@ -97,9 +99,7 @@ def test_lanes_never_overlap_and_are_as_few_as_can_be(spans):
     for at, one in enumerate(placed):
         for other in placed[:at]:
             if one.lane == other.lane:
-                assert (
-                    one.span.started >= other.span.ended or other.span.started >= one.span.ended
-                )
+                assert one.span.started >= other.span.ended or other.span.started >= one.span.ended
     most = max((sum(s.started <= t.started < s.ended for s in spans) for t in spans), default=0)
     assert len({p.lane for p in placed}) == most
 
