@@ -24,6 +24,7 @@ from build_tools.release.bundle_command import bundle
 from build_tools.release.wheel_variants_command import wheel_variants_command
 from build_tools.report import Notes
 from build_tools.scale.merge_command import merge
+from build_tools.scale.rebuild_check_command import rebuild_check
 from build_tools.scale.shards import parse_shard
 from build_tools.sizes_command import sizes
 from humming_runtime.contract.exit_codes import BuildExit
@@ -31,7 +32,7 @@ from humming_runtime.contract.exit_codes import BuildExit
 _EXIT_CODES = """\b
 Exit codes: 0 ok, 1 bug, 2 usage, 3 spec, 4 nothing to build, 5 toolchain,
 6 compile, 7 spill, 8 cubin mismatch, 9 disk, 10 over budget, 11 shards,
-130 interrupted."""
+12 not reproduced, 130 interrupted."""
 
 
 @click.group(
@@ -100,6 +101,7 @@ def command(  # the options of the contract
 
 command.add_command(bundle)
 command.add_command(merge)
+command.add_command(rebuild_check)
 command.add_command(sizes)
 command.add_command(wheel_variants_command)
 

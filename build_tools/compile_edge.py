@@ -59,7 +59,7 @@ class Edge:
 def run(edge: Edge) -> int:
     """Returns the exit code; a failure leaves its cause in `edge.failure`."""
     temporary = Path("tmp") / f"{edge.name}.{os.getpid()}"
-    started = time.monotonic()
+    started, started_at = time.monotonic(), time.time()
     try:
         for folder in (
             temporary,
@@ -74,7 +74,12 @@ def run(edge: Edge) -> int:
             edge.log.write_text(log, encoding="utf-8")
             spill_bytes = check_log(log, edge.allowed_spill_bytes)
             milliseconds = round((time.monotonic() - started) * 1e3)
-            facts = {"key": edge.key, "milliseconds": milliseconds, "spill_bytes": spill_bytes}
+            facts = {
+                "key": edge.key,
+                "milliseconds": milliseconds,
+                "spill_bytes": spill_bytes,
+                "started": round(started_at, 3),
+            }
         check_whole(product)
         record = temporary / "record.json"
         record.write_text(json.dumps(facts), encoding="utf-8")

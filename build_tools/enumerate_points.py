@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
 
 from build_tools.spec_values import Family, Tile
 from humming_runtime.contract.variant_name import ScaleScheme, Variant, ZeroPoint
@@ -31,6 +33,13 @@ def with_zero_point(scale: ScaleScheme, zero_point: ZeroPoint, activation: str) 
 
 def point(family: Family, activation: str, scale: ScaleScheme, tile: Tile, target: str) -> Variant:
     """One variant. The output has the activation's dtype. Raises: VariantNameError."""
+    base = _of_tile(family.op, family.weight, family.layout, tile, target)
+    return replace(base, activation=activation, output=activation, scale=scale)
+
+
+@cache
+def _of_tile(op: str, weight: str, layout: str, tile: Tile, target: str) -> Variant:
+    """A tile's text is read once; formats are set later, each from a checked list."""
     schedule = f"{tile.tier.replace('_', '')}-{tile.schedule}"
-    head = f"{family.op}_{activation}_{family.weight}_{activation}_{scale}_{family.layout}"
-    return Variant.parse(f"{head}_{schedule}_{tile.text}_{target.replace('_', '')}")
+    head, tail = f"{op}_f16_{weight}_f16_ch_{layout}", target.replace("_", "")
+    return Variant.parse(f"{head}_{schedule}_{tile.text}_{tail}")

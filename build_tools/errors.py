@@ -98,6 +98,12 @@ class ShardError(BuildError):
     exit_code = BuildExit.SHARDS
 
 
+class NotReproducedError(BuildError):
+    """Building a wheel again made other bytes."""
+
+    exit_code = BuildExit.NOT_REPRODUCED
+
+
 class InterruptedBuildError(BuildError):
     """Ctrl-C or SIGTERM."""
 

@@ -24,6 +24,7 @@ class BuiltKernel:
     facts: CubinFacts
     spill_bytes: int
     milliseconds: int
+    started: float | None = None  # unix time; None where it came from a store
 
 
 def collect_facts(work: WorkFolder, planned: Sequence[Planned]) -> tuple[BuiltKernel, ...]:
@@ -42,7 +43,8 @@ def collect_facts(work: WorkFolder, planned: Sequence[Planned]) -> tuple[BuiltKe
             path.unlink()
             continue
         record = json.loads(work.record(item.name).read_text(encoding="utf-8"))
-        kernels.append(BuiltKernel(item, facts, record["spill_bytes"], record["milliseconds"]))
+        took = record["spill_bytes"], record["milliseconds"], record.get("started")
+        kernels.append(BuiltKernel(item, facts, *took))
     if faults:
         raise CubinMismatchError(faults)
     return tuple(kernels)

@@ -62,6 +62,11 @@ class WorkFolder:
         return self.root / "manifest.json"
 
     @property
+    def report(self) -> Path:
+        """What people read about the last build."""
+        return self.root / "report.html"
+
+    @property
     def wheel_project(self) -> Path:
         return self.root / "wheel"
 

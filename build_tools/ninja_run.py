@@ -98,6 +98,8 @@ def run_ninja(
 
     Raises: CompileError, SpillError, DiskError with a fault per variant; InterruptedBuildError.
     """
+    if not planned:
+        return  # a shard may be empty, and ninja refuses a file without targets
     for item in planned:
         work.failure(item.name).unlink(missing_ok=True)
     code, last_lines = _execute(work.root, jobs, report, lock)

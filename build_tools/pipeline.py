@@ -14,6 +14,7 @@ from build_tools.errors import DiskError
 from build_tools.facts import BuiltKernel, collect_facts
 from build_tools.file_writes import write_if_changed
 from build_tools.folders import Sources, WorkFolder, kernel_path, license_file
+from build_tools.html_report.page import write_page
 from build_tools.jobs import plan_jobs, this_machine
 from build_tools.manifest_write import make_manifest
 from build_tools.ninja_file import Programs, ninja_text
@@ -106,7 +107,8 @@ def build_arch(request: BuildRequest, whole: ArchPlan, notes: Notes) -> WheelRes
         elif request.until == "wheel":
             check = partial(require_budget, request.budgets, plan.profile)
             wheel = build_wheel(work, manifest, request.output, read_license(), check)
-        notes.say(summary(plan, compiled, kernels, wheel, time.monotonic() - started))
+        page = write_page(work, manifest, compiled, kernels)
+        notes.say(summary(plan, compiled, kernels, wheel, page, time.monotonic() - started))
         return wheel
 
 

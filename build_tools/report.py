@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
 from tqdm import tqdm
@@ -72,6 +73,7 @@ def summary(
     compiled: Compiled,
     kernels: Sequence[BuiltKernel],
     wheel: WheelResult | None,
+    page: Path,
     seconds: float,
 ) -> str:
     """The last lines of one arch."""
@@ -89,4 +91,5 @@ def summary(
     if wheel is not None:
         lines.append(f"  wheel: {wheel.path} ({wheel.size_bytes / 1e6:.2f} MB)")
         lines.append(f"  sha256: {wheel.sha256}")
+    lines.append(f"  report: {page}")
     return "\n".join(lines)

@@ -9,8 +9,10 @@ from pathlib import Path
 import click
 
 from build_tools.command_options import FILE
+from build_tools.errors import UsageError
 from build_tools.file_writes import disk_error
 from build_tools.wheel_sizes import GROUPINGS, group_sizes, kernel_sizes
+from humming_runtime.verify.file_tree import ZIP_FAULTS
 
 
 @click.command()
@@ -25,7 +27,10 @@ def sizes(wheel: Path, grouping: str, as_json: bool) -> None:
         content = wheel.read_bytes()
     except OSError as error:
         raise disk_error(wheel, error) from error
-    rows = group_sizes(kernel_sizes(content), grouping)
+    try:
+        rows = group_sizes(kernel_sizes(content), grouping)
+    except ZIP_FAULTS as error:
+        raise UsageError.of(str(wheel), f"is no kernel wheel ({error})") from error
     if as_json:
         click.echo(json.dumps([asdict(row) for row in rows], indent=2))
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -169,7 +170,10 @@ def _double_variants(families: Sequence[Family]) -> list[Fault]:
     """Families that have a variant in common: one name is one kernel."""
     first: dict[str, Family] = {}
     faults = []
+    heads = Counter((family.op, family.weight, family.layout) for family in families)
     for family in families:
+        if heads[family.op, family.weight, family.layout] == 1:
+            continue
         tiers = sorted({tile.tier for tile in family.tiles})
         names = [str(v) for tier in tiers for v in family_variants(family, tier, "sm_90")]
         double = next((name for name in names if name in first), None)

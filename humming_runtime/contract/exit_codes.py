@@ -20,6 +20,7 @@ class BuildExit(IntEnum):
     DISK = 9
     BUDGET = 10
     SHARDS = 11
+    NOT_REPRODUCED = 12
     INTERRUPTED = 130
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 
 class VariantNameError(ValueError):
@@ -116,6 +117,10 @@ class Variant:
     target: str  # `sm_90a`
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         rows = "" if self.rows is None else f"r{self.rows}"
         cluster = "" if self.cluster is None else f"c{self.cluster}"
         return "_".join((

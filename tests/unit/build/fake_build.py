@@ -15,7 +15,6 @@ VARIANT = "dense_bf16_u4_bf16_ch_frag16_hopper-decode_t8x64x1024_w8r4_s4_sm90a"
 SPECS = load_specs(ROOT / "specs")
 
 
-
 def as_cuda_12(image, flags=0x5A0D5A):
     """The same cubin with the header that CUDA 12.9 writes; the default is one for sm_90a."""
     changed = bytearray(image)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from fake_build import VARIANT
 
 from build_tools.cli import main
@@ -24,7 +23,9 @@ def cubin(tmp_path):
 
 
 @pytest.mark.parametrize("mode", CAUSES)
-def test_a_failure_has_its_exit_code_and_leaves_no_output(build, tmp_path, monkeypatch, capsys, mode):
+def test_a_failure_has_its_exit_code_and_leaves_no_output(
+    build, tmp_path, monkeypatch, capsys, mode
+):
     code, text = CAUSES[mode]
     monkeypatch.setenv("FAKE_NVCC", mode)
     assert build("-q") == code

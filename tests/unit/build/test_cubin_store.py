@@ -169,7 +169,9 @@ def test_a_key_covers_source_headers_and_compiler_and_nothing_else():
     plan = make_plan(SPECS, [ARCHS["sm_90"]], "default")[0]
     sources = render_sources(ROOT / "templates", plan.build)
     key = keys_of(sources)
-    assert keys_of(dict(sources), replace(TOOLCHAIN, compiler="/elsewhere", host_compiler="c")) == key
+    assert (
+        keys_of(dict(sources), replace(TOOLCHAIN, compiler="/elsewhere", host_compiler="c")) == key
+    )
     other = {**sources, "src/components/gemm/multistage.cuh": "// not included\n"}
     assert keys_of(other) == key
     header = "src/components/gemm/hopper_decode.cuh"

@@ -17,14 +17,22 @@ ARCH = next(arch for arch in load_specs(ROOT / "specs").archs if arch.name == "s
 @pytest.fixture
 def nowhere(monkeypatch, tmp_path):
     """Neither packages nor CUDA_HOME nor PATH have a compiler."""
-    monkeypatch.setattr(toolchain.sysconfig, "get_paths", lambda: dict.fromkeys(("purelib", "platlib"), str(tmp_path)))
+    monkeypatch.setattr(
+        toolchain.sysconfig,
+        "get_paths",
+        lambda: dict.fromkeys(("purelib", "platlib"), str(tmp_path)),
+    )
     monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.setattr(toolchain.shutil, "which", lambda name: "/bin/" + name if name == "g++" else None)
+    monkeypatch.setattr(
+        toolchain.shutil, "which", lambda name: "/bin/" + name if name == "g++" else None
+    )
     return tmp_path
 
 
 def test_no_compiler_names_the_places_and_the_command(nowhere):
-    with pytest.raises(ToolchainError, match=r"CUDA_HOME and PATH[\s\S]*hint: pip install 'humming-aot\[nvcc\]'"):
+    with pytest.raises(
+        ToolchainError, match=r"CUDA_HOME and PATH[\s\S]*hint: pip install 'humming-aot\[nvcc\]'"
+    ):
         toolchain.find_toolchain(None, [], None)
 
 
