@@ -45,7 +45,7 @@ def packages(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def built(packages, tmp_path_factory):  # noqa: ARG001  the library is found in it
+def built(packages, tmp_path_factory):
     """One kernel of each arch. Returns the folder."""
     folder = tmp_path_factory.mktemp("nvrtc")
     command = ["--engine", "nvrtc", "--arch", "sm_80,sm_90", "-q"]
