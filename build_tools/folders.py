@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from build_tools.errors import UsageError
+from build_tools.file_writes import disk_error
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -129,3 +130,12 @@ def log_path(name: str) -> str:
 
 def failure_path(name: str) -> str:
     return f"failures/{name}.json"
+
+
+def read_license() -> str:
+    """Raises: DiskError."""
+    path = license_file()
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise disk_error(path, error) from error

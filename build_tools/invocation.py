@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from build_tools.arch_words import parse_archs
@@ -16,13 +17,15 @@ from build_tools.report import Notes
 from build_tools.scale.compile_times import read_compile_times
 from build_tools.scale.cubin_store import open_store
 from build_tools.scale.shards import Shard
-from build_tools.spec_budgets import read_budgets
+from build_tools.spec_budgets import Budgets, read_budgets
 from build_tools.spec_load import every_variant, load_specs
 from build_tools.spec_values import Specs
 from build_tools.toolchain import find_toolchain
 from build_tools.tuning_tables import read_tuning
 from build_tools.validation import read_validated
 from build_tools.wheel import WheelResult, require_epoch
+from humming_runtime.contract.tuning import TuningTable
+from humming_runtime.contract.variant_name import Variant
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,19 @@ class Planned:
     plans: tuple[ArchPlan, ...]
     select: tuple[str, ...]
 
+    @cached_property
+    def every(self) -> list[Variant]:
+        """Every variant that the specs name, whatever the profile."""
+        return every_variant(self.specs)
+
+    def budgets(self) -> Budgets:
+        """Raises: SpecError."""
+        return read_budgets(self.sources.specs, self.specs, [str(v) for v in self.every])
+
+    def tables(self) -> tuple[TuningTable, ...]:
+        """Raises: SpecError."""
+        return read_tuning(self.sources.specs, self.every)
+
 
 def plan(selection: Selection, source: Path | None) -> Planned:
     """Raises: UsageError, SpecError."""
@@ -83,8 +99,6 @@ def build(planned: Planned, machine: Machine, until: str, notes: Notes) -> list[
         else:
             toolchain = find_toolchain(machine.nvcc, archs, cache)
         notes.detail(f"{toolchain.engine}: {toolchain.compiler} (CUDA {toolchain.cuda})")
-    every = every_variant(planned.specs)
-    names = [str(variant) for variant in every]
     shards = None
     if machine.shard is not None:
         times = read_compile_times(planned.sources.specs)
@@ -93,9 +107,9 @@ def build(planned: Planned, machine: Machine, until: str, notes: Notes) -> list[
         sources=planned.sources,
         toolchain=toolchain,
         records=read_validated(planned.sources.specs),
-        tables=read_tuning(planned.sources.specs, every),
-        known=frozenset(names),
-        budgets=read_budgets(planned.sources.specs, planned.specs, names),
+        tables=planned.tables(),
+        known=frozenset(map(str, planned.every)),
+        budgets=planned.budgets(),
         shards=shards,
         until=until,
         store=None if machine.store is None else open_store(machine.store, notes.say),

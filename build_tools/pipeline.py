@@ -10,10 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from build_tools import __file__ as package_file
-from build_tools.errors import DiskError
 from build_tools.facts import BuiltKernel, collect_facts
 from build_tools.file_writes import write_if_changed
-from build_tools.folders import Sources, WorkFolder, kernel_path, license_file
+from build_tools.folders import Sources, WorkFolder, kernel_path, read_license
 from build_tools.html_report.page import write_page
 from build_tools.jobs import plan_jobs, this_machine
 from build_tools.manifest_write import make_manifest
@@ -40,7 +39,7 @@ from build_tools.toolchain import Toolchain
 from build_tools.validation import Validated
 from build_tools.wheel import WheelResult, build_wheel
 from build_tools.wheel_sizes import require_budget
-from humming_runtime.contract.manifest import to_json
+from humming_runtime.contract.manifest import Manifest, to_json
 from humming_runtime.contract.tuning import TuningTable
 
 STAGES = ("plan", "render", "ninja", "cubins", "wheel")
@@ -105,11 +104,18 @@ def build_arch(request: BuildRequest, whole: ArchPlan, notes: Notes) -> WheelRes
             path = write_shard(work, manifest, facts, request.output)
             notes.say(f"{plan.arch.name}: shard {shards.shard} in {path}")
         elif request.until == "wheel":
-            check = partial(require_budget, request.budgets, plan.profile)
-            wheel = build_wheel(work, manifest, request.output, read_license(), check)
+            wheel = finish_wheel(work, manifest, request.budgets, request.output)
         page = write_page(work, manifest, compiled, kernels)
         notes.say(summary(plan, compiled, kernels, wheel, page, time.monotonic() - started))
         return wheel
+
+
+def finish_wheel(
+    work: WorkFolder, manifest: Manifest, budgets: Budgets, output: Path
+) -> WheelResult:
+    """The wheel of a work folder with all cubins. Raises: BudgetError, DiskError."""
+    check = partial(require_budget, budgets, manifest.profile)
+    return build_wheel(work, manifest, output, read_license(), check)
 
 
 def _compile(
@@ -165,11 +171,3 @@ def _ninja_text(plan: ArchPlan, keys: Mapping[str, str], toolchain: Toolchain) -
 def _slowest_first(planned: Sequence[Planned]) -> list[Planned]:
     """Big tiles take longest; the last jobs of a run should be short ones."""
     return sorted(planned, key=lambda p: (-p.variant.tile_m * p.variant.tile_n, p.name))
-
-
-def read_license() -> str:
-    path = license_file()
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise DiskError.of(str(path), (error.strerror or str(error)).lower()) from error

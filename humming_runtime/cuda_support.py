@@ -1,6 +1,6 @@
 """Which kernel packages a driver takes: cubins load from the first driver of their CUDA major on.
 
-Source: CUDA compatibility guide, minor version compatibility (cubins, not PTX).
+Source: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html.
 """
 
 from __future__ import annotations

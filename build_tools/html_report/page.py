@@ -21,7 +21,7 @@ from humming_runtime.contract.manifest import Manifest
 
 _FRAME = Rectangle(0.0, 0.0, 960.0, 420.0)
 _LANE_HEIGHT = 16
-_TEXT_WIDTH = 6.4
+_TEXT_WIDTH = 7.2
 _LABEL_HEIGHT = 18.0
 _SLOWEST = 20
 _DEGREES = 137.5  # neighbours differ in colour

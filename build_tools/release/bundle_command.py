@@ -17,7 +17,7 @@ from build_tools.command_options import (
     selection_options,
 )
 from build_tools.errors import ToolchainError, UsageError
-from build_tools.folders import license_file
+from build_tools.folders import read_license
 from build_tools.plan import require_work
 from build_tools.report import Notes
 
@@ -98,7 +98,7 @@ def bundle(
         paths += build_runtime_wheels(_CHECKOUT, work / "runtime")
     request = BundleRequest(
         wheels=read_wheels(paths),
-        license_text=license_file().read_text(encoding="utf-8"),
+        license_text=read_license(),
         epoch=release_epoch(),
         signer=signer,
         revision=revision,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import click
@@ -13,15 +12,12 @@ from build_tools import invocation
 from build_tools.command_options import FOLDER, notes_options, output_option
 from build_tools.folders import WorkFolder
 from build_tools.ninja_run import locked
-from build_tools.pipeline import read_license
+from build_tools.pipeline import finish_wheel
 from build_tools.report import Notes
 from build_tools.scale.merge import gather, merged_kernels, require_whole
 from build_tools.scale.shard_folder import ShardFolder, read_shard
-from build_tools.spec_budgets import read_budgets
-from build_tools.spec_load import every_variant
-from build_tools.tuning_tables import read_tuning, tables_of_build
-from build_tools.wheel import WheelResult, build_wheel, require_epoch
-from build_tools.wheel_sizes import require_budget
+from build_tools.tuning_tables import tables_of_build
+from build_tools.wheel import WheelResult, require_epoch
 
 
 @click.command()
@@ -69,16 +65,12 @@ def _merge_arch(
     planned = invocation.plan(selection, source)
     (plan,) = planned.plans
     require_whole(kernels, [item.name for item in plan.build], arch)
-    every = every_variant(planned.specs)
-    budgets = read_budgets(planned.sources.specs, planned.specs, [str(v) for v in every])
-    tables = read_tuning(planned.sources.specs, every)
     manifest = replace(
         first.manifest,
         kernels=kernels,
-        tuning=tables_of_build(tables, plan.arch, [item.variant for item in plan.build]),
+        tuning=tables_of_build(planned.tables(), plan.arch, [item.variant for item in plan.build]),
     )
     folder = WorkFolder(work / arch)
     with locked(folder, lambda: None):
         gather(shards, folder)
-        check = partial(require_budget, budgets, profile)
-        return build_wheel(folder, manifest, output, read_license(), check)
+        return finish_wheel(folder, manifest, planned.budgets(), output)

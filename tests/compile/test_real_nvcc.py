@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -87,3 +90,24 @@ def test_records_have_the_time_that_each_compilation_took(built):
     record = json.loads((built / "work/sm_90/records" / f"{ONE}.json").read_text())
     assert record["milliseconds"] > 0
     assert record["spill_bytes"] == 0
+
+
+def test_merged_shards_are_the_wheel_of_one_machine(built, tmp_path):
+    """Built in other folders, with other hash seeds, zones and numbers of jobs."""
+    command = [sys.executable, "-m", "build_tools.cli", "--profile", "quick", "-q"]
+    for index, (seed, zone, jobs) in enumerate((("1", "UTC-9", "1"), ("2", "UTC+5", "3")), 1):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "TZ": zone}
+        options = ["--shard", f"{index}/2", "-j", jobs, "-o", str(tmp_path / "shards")]
+        work = ["--work", str(tmp_path / f"work {index}")]
+        subprocess.run([*command, *options, *work], check=True, env=environment)
+    shards = [str(path) for path in sorted((tmp_path / "shards").iterdir())]
+    folders = ["--work", str(tmp_path / "merge"), "-o", str(tmp_path / "merged")]
+    assert main(["merge", "-q", *folders, *shards]) == 0
+    (wheel,) = (built / "dist").glob("humming_cubins_sm90_cu13-*.whl")
+    assert (tmp_path / "merged" / wheel.name).read_bytes() == wheel.read_bytes()
+
+
+def test_a_wheel_is_reproduced(built, tmp_path, capsys):
+    (wheel,) = (built / "dist").glob("humming_cubins_sm80_cu13-*.whl")
+    assert main(["rebuild-check", str(wheel), "--all", "--work", str(tmp_path)]) == 0
+    assert "the wheel and all of its kernels have the same bytes" in capsys.readouterr().err

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
+from pathlib import Path
+
 import pytest
 from fake_build import VARIANT
 
@@ -104,3 +108,24 @@ def test_failures_of_several_archs_come_together(options, monkeypatch, capsys):
     assert "sm_80: failed" in error
     assert "sm_89: failed" in error
     assert error.count("expected a declaration") == 2
+
+
+@pytest.mark.parametrize("where", ["dist", "work"])
+def test_a_read_only_file_system_is_a_fault_of_the_disk(
+    build, tmp_path, monkeypatch, capsys, where
+):
+    """As root every folder can be written, so the refusal of the kernel is what is faked."""
+
+    def refuse(*arguments, **options):
+        folder = Path(options.get("dir") or "/")
+        if (tmp_path / where) in (folder, *folder.parents):
+            raise OSError(errno.EROFS, "Read-only file system", str(folder))
+        return made(*arguments, **options)
+
+    made = tempfile.mkstemp
+    monkeypatch.setattr("build_tools.file_writes.tempfile.mkstemp", refuse)
+    assert build("-q") == 9
+    error = capsys.readouterr().err
+    assert "read-only file system" in error
+    assert "Traceback" not in error
+    assert not list((tmp_path / "dist").glob("*.whl"))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import time
 
+import pytest
 from fake_build import REAL_CUBIN, VARIANT
 
 
@@ -106,3 +109,24 @@ def test_until_a_stage_leaves_what_that_stage_makes(build, tmp_path):
     assert build("-q", "--until", "cubins") == 0
     assert (work / "manifest.json").exists()
     assert not (tmp_path / "dist").exists()
+
+
+@pytest.mark.parametrize("seconds", [-3e7, 3e7], ids=["past", "future"])
+def test_a_clock_that_jumps_builds_what_changed_and_then_rests(
+    build, sources, tmp_path, compiled, capsys, seconds
+):
+    """Times of files from another clock: a checkout in the future, outputs of a machine behind."""
+    assert build("-q") == 0
+    when = time.time() + seconds
+    for path in (*sources.rglob("*.*"), *(tmp_path / "work").rglob("*.cu*")):
+        os.utime(path, (when, when))
+    header = sources / "templates/components/gemm/ring.cuh"
+    header.write_text(header.read_text() + "// changed\n")
+    os.utime(header, (when, when))
+    assert build("-q") == 0
+    assert len(compiled()) >= 2, "the changed header is seen, whatever its time"
+    count = len(compiled())
+    capsys.readouterr()
+    assert build() == 0
+    assert "nothing to do" in capsys.readouterr().err
+    assert len(compiled()) == count

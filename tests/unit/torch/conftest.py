@@ -13,10 +13,15 @@ sys.path[:0] = [str(TESTS / name) for name in ("oracle", "checkpoints", "unit/ru
 
 pytest.importorskip("torch")
 
+import fake_packages as fake  # noqa: E402
 import torch  # noqa: E402
 from address_plan import AddressPlan  # noqa: E402
+from stub_cuda import StubCuda  # noqa: E402
 
-from humming_runtime.torch_layer import binding, operator, streams  # noqa: E402
+from humming_runtime.discover import discover  # noqa: E402
+from humming_runtime.driver import Driver  # noqa: E402
+from humming_runtime.engine import Engine  # noqa: E402
+from humming_runtime.torch_layer import LinearPlan, binding, operator, streams  # noqa: E402
 from humming_runtime.torch_layer.plan_cache import PlanCache  # noqa: E402
 
 STREAM = 7
@@ -62,3 +67,38 @@ def cpu_launches(monkeypatch):
 @pytest.fixture
 def generator():
     return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def stub():
+    return StubCuda()
+
+
+@pytest.fixture(params=["extension", "python"])
+def engine(request, monkeypatch, tmp_path, stub):
+    """Launches on the CPU's default stream go to the stub driver."""
+    if request.param == "python":
+        monkeypatch.setenv("HUMMING_PURE_PYTHON", "1")
+    else:
+        pytest.importorskip("humming_runtime._native")
+    request.getfixturevalue("cpu_launches")
+    monkeypatch.setattr(streams, "current_stream", lambda _device: 0)
+    monkeypatch.delenv("HUMMING_FORCE", raising=False)
+    folder = fake.write_package(tmp_path / "kernels", (fake.DECODE, fake.PREFILL))
+    engine = Engine(discover(str(folder)), Driver(stub))
+    with binding.use_plans(binding.plans_of(engine)):
+        yield engine
+
+
+@pytest.fixture
+def long_calls(monkeypatch):
+    """How often the operator ran."""
+    calls = []
+
+    def counted(plan, x, *others):
+        calls.append(tuple(x.shape))
+        return long_way(plan, x, *others)
+
+    long_way = LinearPlan._operator
+    monkeypatch.setattr(LinearPlan, "_operator", counted)
+    return calls

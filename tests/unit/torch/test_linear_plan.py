@@ -3,85 +3,25 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import gc
 import pickle
-import struct
 import threading
 import weakref
 
 import fake_packages as fake
 import pytest
 import torch
-from stub_cuda import StubCuda
+from small_layer import F16, OVERLAP, K, N, value, weights
 from torch.utils.flop_counter import FlopCounterMode
 
-from humming_runtime.contract.arguments import offsets
-from humming_runtime.discover import discover
-from humming_runtime.driver import Driver
-from humming_runtime.engine import Engine
 from humming_runtime.errors import DriverError, NoKernelError, UsageError
 from humming_runtime.torch_layer import (
     LinearPlan,
     QuantLinear,
-    binding,
     matmul,
-    operator,
-    pack_codes,
     prepare,
-    streams,
     weights_written,
 )
-from humming_runtime.torch_layer.linear_plan import gemm, inputs_of
-
-F16 = torch.float16
-N, K = 48, 256
-OVERLAP = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-
-
-@pytest.fixture
-def stub():
-    return StubCuda()
-
-
-@pytest.fixture(params=["extension", "python"])
-def engine(request, monkeypatch, tmp_path, stub):
-    """Launches on the CPU's default stream go to the stub driver."""
-    if request.param == "python":
-        monkeypatch.setenv("HUMMING_PURE_PYTHON", "1")
-    else:
-        pytest.importorskip("humming_runtime._native")
-    request.getfixturevalue("cpu_launches")
-    monkeypatch.setattr(streams, "current_stream", lambda _device: 0)
-    monkeypatch.delenv("HUMMING_FORCE", raising=False)
-    folder = fake.write_package(tmp_path / "kernels", (fake.DECODE, fake.PREFILL))
-    engine = Engine(discover(str(folder)), Driver(stub))
-    with binding.use_plans(binding.plans_of(engine)):
-        yield engine
-
-
-@pytest.fixture
-def long_calls(monkeypatch):
-    """How often the operator ran."""
-    calls = []
-
-    def counted(plan, x, *others):
-        calls.append(tuple(x.shape))
-        return long_way(plan, x, *others)
-
-    long_way = LinearPlan._operator
-    monkeypatch.setattr(LinearPlan, "_operator", counted)
-    return calls
-
-
-def weights():
-    codes = torch.full((K, N), 9, dtype=torch.uint8)
-    scale = torch.ones(2, N, dtype=F16)
-    return pack_codes(codes, scale, None, group_size=128, activation=F16)
-
-
-def value(launch, name, code="<q"):
-    return struct.unpack_from(code, launch.arguments, offsets()[name])[0]
 
 
 @pytest.mark.usefixtures("engine")
@@ -314,64 +254,6 @@ def test_the_functional_form_and_the_module_take_the_short_way(stub, long_calls)
     layer.weight = layer.weight.clone()
     layer(x)
     assert value(stub.launches[-1], "weight") == layer.weight.data_ptr()
-
-
-@pytest.fixture
-def checked(monkeypatch):
-    """How often the operator checked its inputs: once for each long call."""
-    calls = []
-
-    def counted(given):
-        calls.append(tuple(given.x.shape))
-        return true_check(given)
-
-    true_check = operator.check_inputs
-    monkeypatch.setattr(operator, "check_inputs", counted)
-    return calls
-
-
-@pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
-def test_the_operator_itself_takes_the_short_way(stub, checked, mode):
-    packed = weights()
-    out = torch.zeros(4, N, dtype=F16)
-    x = torch.zeros(4, K, dtype=F16)
-    with mode():
-        for _ in range(3):
-            assert gemm(inputs_of(x, packed, None), out) is out
-            result = gemm(inputs_of(x, packed, None))
-    assert (result.shape, result.dtype) == ((4, N), F16)
-    assert checked == [(4, K)]
-    first, *others = stub.launches
-    assert len(others) == 5
-    assert OVERLAP not in first.attributes
-    assert all(OVERLAP in launch.attributes for launch in others)
-    assert value(others[-1], "output") == result.data_ptr()
-    with pytest.raises(UsageError, match="last dimension has to be k"):
-        gemm(inputs_of(torch.zeros(4, K + 8, dtype=F16), packed, None))
-
-
-@pytest.mark.usefixtures("engine")
-def test_the_operator_sees_other_scales_of_the_same_weight(stub, checked):
-    packed = weights()
-    other = dataclasses.replace(packed, weight_scale=packed.weight_scale.clone())
-    x = torch.zeros(4, K, dtype=F16)
-    for one in (packed, packed, other, other, packed):
-        gemm(inputs_of(x, one, None))
-        assert value(stub.launches[-1], "weight_scale") == one.weight_scale.data_ptr()
-    assert len(checked) == 3
-
-
-@pytest.mark.usefixtures("engine")
-def test_what_the_operator_remembers_goes_with_the_weight():
-    packed = weights()
-    gemm(inputs_of(torch.zeros(4, K, dtype=F16), packed, None))
-    before = len(operator._short_calls)
-    scale = weakref.ref(packed.weight_scale)
-    del packed
-    gc.collect()
-    assert len(operator._short_calls) == before - 1
-    assert scale() is None
 
 
 @pytest.mark.usefixtures("engine")
