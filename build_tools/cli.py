@@ -70,6 +70,7 @@ def command(  # the options of the contract
     jobs: int | None,
     engine: str,
     nvcc: Path | None,
+    launcher: str | None,
     work: Path,
     store: str | None,
     output: Path,
@@ -95,7 +96,7 @@ def command(  # the options of the contract
         notes.say(f"{plan.arch.name}: profile {profile}, {counts}")
     if until == "plan":
         return
-    machine = invocation.Machine(jobs, nvcc, work, output, store, part, engine)
+    machine = invocation.Machine(jobs, nvcc, work, output, store, part, engine, launcher)
     invocation.build(planned, machine, until, notes)
 
 

@@ -53,6 +53,12 @@ _MACHINE = (
         help="Compiler.  [default: this environment's packages, CUDA_HOME, PATH]",
     ),
     click.option(
+        "--launcher",
+        metavar="COMMAND",
+        envvar="HUMMING_LAUNCHER",
+        help="Runs each nvcc: a compiler cache or farm, such as sccache.",
+    ),
+    click.option(
         "--work",
         type=FOLDER,
         default=Path("build"),
@@ -94,7 +100,7 @@ def selection_options(command: Command) -> Command:
 
 
 def machine_options(command: Command) -> Command:
-    """jobs, engine, nvcc, work, store."""
+    """jobs, engine, nvcc, launcher, work, store."""
     return _all_of(_MACHINE, command)
 
 

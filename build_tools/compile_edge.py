@@ -7,6 +7,7 @@ and nvcc's exit code 0 on a full disk is not believed. Working directory: the ar
     compile_edge.py NAME OUTPUT SPILL_BYTES DEPFILE LOG RECORD FAILURE KEY -- NVCC ... SOURCE
 
 Where `fetched/KEY.cubin` and `.json` lie, put there from a store, they are taken in nvcc's place.
+HUMMING_LAUNCHER, words as a shell splits them, is what nvcc is run by (a compiler cache, a farm).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import struct
@@ -31,6 +33,7 @@ _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 _SERIALISED = re.compile(r"\(C75\d\d\)[^\n]*")
 _INTERRUPTED = 130
 FETCHED = Path("fetched")
+LAUNCHER_VARIABLE = "HUMMING_LAUNCHER"
 
 
 class EdgeError(Exception):
@@ -126,8 +129,11 @@ def _compile(edge: Edge, temporary: Path) -> str:
     """Run nvcc in a process group of its own. Returns its output. Raises: EdgeError."""
     *command, source = edge.command
     depfile = ["-MD", "-MT", str(edge.output), "-MF", str(edge.depfile)]
-    argv = [*command, *depfile, "-o", str(temporary / "out.cubin"), source]
-    environment = {**os.environ, "TMPDIR": str(temporary.resolve())}
+    launcher = shlex.split(os.environ.get(LAUNCHER_VARIABLE, ""))
+    argv = [*launcher, *command, *depfile, "-o", str(temporary / "out.cubin"), source]
+    environment = dict(os.environ)
+    if not launcher:  # its server may outlive this edge, and would keep a folder that is gone
+        environment["TMPDIR"] = str(temporary.resolve())
     process = subprocess.Popen(
         argv,
         stdout=subprocess.PIPE,
@@ -178,9 +184,10 @@ def check_whole(path: Path) -> None:
     except FileNotFoundError as error:
         raise EdgeError("compile", "nvcc ended well and wrote no cubin") from error
     if not _is_whole(image):
-        raise EdgeError(
-            "disk", f"nvcc wrote a truncated cubin ({len(image)} bytes); is the disk full?"
-        )
+        message = f"nvcc wrote a truncated cubin ({len(image)} bytes); is the disk full?"
+        if os.environ.get(LAUNCHER_VARIABLE):
+            message += " The launcher's cache may keep such a cubin: clear it"
+        raise EdgeError("disk", message)
 
 
 def _is_whole(image: bytes) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import time
 from pathlib import Path
 
 from build_tools.errors import DiskError, Fault
@@ -48,6 +49,18 @@ def write_if_changed(path: Path, text: str) -> bool:
         raise disk_error(path, error) from error
     write_whole(path, content)
     return True
+
+
+def write_current(path: Path, text: str) -> bool:
+    """Write unless the file already says so, and never leave a time in the future.
+
+    Ninja would take all that is made from such a file (the clock was set back) for old, in every
+    run. Returns True where the text was written. Raises: DiskError.
+    """
+    written = write_if_changed(path, text)
+    if path.stat().st_mtime > time.time():
+        os.utime(path)
+    return written
 
 
 def disk_error(path: Path, error: OSError) -> DiskError:

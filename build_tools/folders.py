@@ -55,6 +55,10 @@ class WorkFolder:
         return self.root / "build.ninja"
 
     @property
+    def edge_script(self) -> Path:
+        return self.root / EDGE_SCRIPT
+
+    @property
     def lock(self) -> Path:
         return self.root / ".lock"
 
@@ -100,6 +104,8 @@ class WorkFolder:
 
 
 SOURCE, TEMPORARY, FETCHED = "src", "tmp", "fetched"
+EDGE_SCRIPT = "compile_edge.py"
+"""A copy in the work folder, so that the time of a checkout never starts a build."""
 
 
 def kernel_path(name: str) -> str:

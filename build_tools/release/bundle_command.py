@@ -53,6 +53,7 @@ def bundle(
     jobs: int | None,
     engine: str,
     nvcc: Path | None,
+    launcher: str | None,
     work: Path,
     store: str | None,
     folder: Path | None,
@@ -90,7 +91,9 @@ def bundle(
     else:
         planned = invocation.plan(invocation.Selection(archs, profile, select), source)
         require_work(planned.plans, select)
-        machine = invocation.Machine(jobs, nvcc, work, output, store, engine=engine)
+        machine = invocation.Machine(
+            jobs, nvcc, work, output, store, engine=engine, launcher=launcher
+        )
         paths = [wheel.path for wheel in invocation.build(planned, machine, "wheel", notes)]
     paths += runtimes
     if folder is None and not runtimes:

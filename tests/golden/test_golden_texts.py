@@ -44,8 +44,6 @@ def test_the_argument_struct():
 
 
 def test_the_ninja_file():
-    programs = Programs(
-        "/usr/bin/python3", "/opt/edge script.py", ("/opt/cuda/nvcc", "-ccbin", "g++")
-    )
+    programs = Programs("/usr/bin/python 3", ("/opt/cuda/nvcc", "-ccbin", "g++"))
     keys = {item.name: f"key{index}" for index, item in enumerate(PLANNED)}
     check("build.ninja", ninja_text(PLANNED, keys, programs))

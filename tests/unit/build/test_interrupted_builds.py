@@ -47,7 +47,7 @@ def test_a_signal_ends_a_build_with_130_and_leaves_no_part_of_an_output(
 def test_a_build_that_is_killed_holds_its_folder_until_its_compilers_end(
     start_build, cubin, compiling, compiled
 ):
-    killed = start_build(FAKE_NVCC="slow", FAKE_NVCC_SECONDS="1.5")
+    killed = start_build(FAKE_NVCC="slow", FAKE_NVCC_SECONDS="6")
     wait_for(compiling)
     killed.kill()
     killed.wait()
