@@ -1,13 +1,14 @@
 """Finished cubins by key, in a folder or an object store: fetched before ninja, published after.
 
 obstore reaches the store (folder, s3://, gs://, az://); its usual environment variables configure
-it (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, ...). A store saves time and never decides a build: what it
+it (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_ALLOW_HTTP, ...). A store saves time and never decides a build: what it
 cannot deliver, or delivers wrong, is compiled. Who may write to a store decides what is in wheels.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -33,7 +34,8 @@ _THREADS = 16
 _LAYOUT = "v1"
 _SHOWN_FAULTS = 3
 _HINT = "a folder, or s3://bucket/prefix, gs://..., az://..."
-_CLIENT: ClientConfig = {"timeout": "30s", "connect_timeout": "3s"}
+_ALLOW_HTTP = ("AWS_ALLOW_HTTP", "AZURE_ALLOW_HTTP", "GOOGLE_ALLOW_HTTP")
+"""A store on a site's own machines may have no certificate; obstore asks that this is said."""
 _RETRY: RetryConfig = {"max_retries": 2, "retry_timeout": timedelta(seconds=20)}
 
 Say = Callable[[str], None]
@@ -143,9 +145,13 @@ class CubinStore:
 
 def open_store(place: str, say: Say) -> CubinStore:
     """place: folder or URL. Raises: UsageError, DiskError."""
+    endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
+    if place.startswith("s3://") and endpoint.startswith("http://") and not _allows_http():
+        message = f"AWS_ENDPOINT_URL is {endpoint}, not encrypted"
+        raise UsageError.of("--store", message, "AWS_ALLOW_HTTP=true where that is meant")
     try:
         if "://" in place:
-            store = from_url(place, client_options=_CLIENT, retry_config=_RETRY)
+            store = from_url(place, client_options=_client(), retry_config=_RETRY)
         else:
             store = LocalStore(Path(place).absolute(), mkdir=True)
     except (BaseError, ValueError, TypeError, NotImplementedError) as error:
@@ -154,6 +160,15 @@ def open_store(place: str, say: Say) -> CubinStore:
             raise UsageError.of("--store", f"{place!r}: {first}", _HINT) from error
         raise DiskError.of("--store", f"{place}: {first}") from error
     return CubinStore(store, place, say)
+
+
+def _client() -> ClientConfig:
+    """Options given replace those of the environment as a whole, so that one is read here."""
+    return {"timeout": "30s", "connect_timeout": "3s", "allow_http": _allows_http()}
+
+
+def _allows_http() -> bool:
+    return any(os.environ.get(name, "").lower() in ("1", "true") for name in _ALLOW_HTTP)
 
 
 def _path(key: str) -> str:

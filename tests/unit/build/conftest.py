@@ -61,8 +61,8 @@ def start_build(options):
     """Start such a build in a process of its own."""
     started = []
 
-    def start(**environment):
-        command = [sys.executable, "-m", "build_tools.cli", *options, "--select", VARIANT]
+    def start(*more, **environment):
+        command = [sys.executable, "-m", "build_tools.cli", *options, "--select", VARIANT, *more]
         process = subprocess.Popen(
             command, env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True
         )

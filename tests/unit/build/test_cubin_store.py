@@ -139,6 +139,7 @@ def test_a_store_that_cannot_be_reached_costs_a_note_and_no_build(build, capsys,
     assert build("--store", "s3://bucket/prefix") == 0
     text = capsys.readouterr().err
     assert text.count("store s3://bucket/prefix: not used any more in this run") == 1
+    assert "http://127.0.0.1:9/bucket" in text, "it was asked"
     assert "1 built" in text
 
 
@@ -146,6 +147,12 @@ def test_a_store_that_cannot_be_reached_costs_a_note_and_no_build(build, capsys,
 def test_a_folder_that_cannot_be_written_is_named(build, store):
     store.mkdir(mode=0o500)
     assert build("--store", str(store / "inner")) == 9
+
+
+def test_a_server_without_encryption_has_to_be_meant(build, capsys, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    assert build("--store", "s3://bucket/prefix") == 2
+    assert "hint: AWS_ALLOW_HTTP=true" in capsys.readouterr().err
 
 
 def test_an_unknown_kind_of_store_is_a_usage_error(build, capsys):
