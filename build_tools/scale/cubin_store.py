@@ -1,8 +1,9 @@
 """Finished cubins by key, in a folder or an object store: fetched before ninja, published after.
 
 obstore reaches the store (folder, s3://, gs://, az://); its usual environment variables configure
-it (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_ALLOW_HTTP, ...). A store saves time and never decides a build: what it
-cannot deliver, or delivers wrong, is compiled. Who may write to a store decides what is in wheels.
+it (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_ALLOW_HTTP, ...). A store saves time and never decides
+a build: what it cannot deliver, or delivers wrong, is compiled. Who may write to a store decides
+what is in wheels.
 """
 
 from __future__ import annotations

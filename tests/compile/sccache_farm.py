@@ -32,7 +32,9 @@ def missing() -> str | None:
         return "no bubblewrap: apt-get install bubblewrap"
     if os.geteuid() != 0:
         return "sccache's servers need root"
-    trial = subprocess.run(["bwrap", "--ro-bind", "/", "/", "true"], capture_output=True, check=False)
+    trial = subprocess.run(
+        ["bwrap", "--ro-bind", "/", "/", "true"], capture_output=True, check=False
+    )
     return "bubblewrap may make no namespaces here" if trial.returncode else None
 
 
@@ -93,7 +95,6 @@ def running_farm(folder: Path, servers: int = 2) -> Iterator[Farm]:
     )
     environment = {
         **os.environ,
-        "PATH": f"{_SCRIPTS}{os.pathsep}{os.environ['PATH']}",
         "SCCACHE_CONF": str(client_file),
         "SCCACHE_SERVER_PORT": str(client),
     }
@@ -109,7 +110,8 @@ def running_farm(folder: Path, servers: int = 2) -> Iterator[Farm]:
             )
             farm.servers.append(_start(folder, "server", path))
         until = time.monotonic() + _START_SECONDS
-        while farm.available() < servers:
+        # a client that finds no scheduler does not ask again for half a minute
+        while not all(map(_listens, (scheduler, *ports))) or farm.available() < servers:
             assert time.monotonic() < until, (folder / "server0.log").read_text()
             time.sleep(0.2)
         yield farm
@@ -130,6 +132,11 @@ def _start(folder: Path, role: str, config: Path) -> subprocess.Popen[bytes]:
             stderr=log,
             start_new_session=True,
         )
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _free_ports(count: int) -> list[int]:

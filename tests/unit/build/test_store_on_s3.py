@@ -10,7 +10,6 @@ import sysconfig
 import time
 import urllib.error
 import urllib.request
-from pathlib import Path
 
 import obstore
 import pytest
