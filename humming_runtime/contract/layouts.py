@@ -1,11 +1,16 @@
 """Named layouts of packed tensors: bijections from (k, n) to a place in memory, in plain Python.
 
-`frag16` (version 1), 4-bit weights with 16-bit activations, n padded to 16 and k to 64:
+`frag16` (version 1), weights of b bits with 16-bit activations, n padded to 16 and k to 64. A tile of 16 n x 64 k is
+128 b contiguous bytes, made of planes: 8, 4, 2 and 1 bits of each code are a plane as they are, 3 = 2 + 1, 5 = 4 + 1,
+6 = 4 + 2, 7 = 4 + 2 + 1; the first plane holds the lowest bits.
 
-    [n/16][k/64][lane 32][16 bytes]           a tile of 16 n x 64 k is 512 contiguous bytes
+    [n/16][k/64]( plane 0 [vectors][lane 32][bytes] | plane 1 ... )        a plane of p bits is 128 p bytes:
+                                                                           8: 2 vectors of 16, else 1 of 4 p bytes
 
-Lane l = 4 g + t holds one 16-byte vector of four 32-bit words; word j is k16 step j. Nibble i + 4 e of the
-word is element e of register a_i of mma.m16n8k16 (and of RS wgmma.m64nNk16) with weights as the A operand:
+Lane l = 4 g + t holds 32 codes of p bits in p 32-bit words (word w of an 8-bit plane is word w % 4 of vector w // 4).
+They are 16 pairs, pair 4 j + i for register a_i of k16 step j; 16 / p pairs share a word, and pair s of them lies in bits
+s p .. s p + p - 1 of the word's low half for element e = 0, of its high half for e = 1. Register a_i of mma.m16n8k16 (and of
+RS wgmma.m64nNk16) with weights as the A operand:
 
     n = 16 tile_n + g + 8 (i & 1)        k = 64 tile_k + 16 j + 2 t + e + 8 (i >> 1)
 
@@ -14,11 +19,14 @@ are neighbours (place 2 g and 2 g + 1), so that one lane reads both with one loa
 
     place(n) = 2 (n % 8) + (n % 16) // 8
 
-Scales have the dtype named in the variant, zero points are one byte each. `groups` is padded so that
-groups * group_size is a multiple of 128 (the k step of every kernel). Padding holds code 8, scale 0, zero point 0.
+Scales have the dtype named in the variant; integer zero points are one byte each, float ones have the activation's dtype.
+`groups` is padded so that groups * group_size is a multiple of 128 (the k step of every kernel); groups of a multiple of
+128 are stored as groups of 128. Padding holds the code of zero (the midpoint of integers), scale 0, zero point 0.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 FRAG16 = "frag16"
 LAYOUT_VERSIONS: dict[str, int] = {"frag16": 1, "rows16": 1}
@@ -33,9 +41,24 @@ def pad(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 
-def packed_weight_bytes(n: int, k: int) -> int:
-    """Size of 4-bit weights of shape (k, n) in `frag16`."""
-    return pad(n, TILE_N) * pad(k, TILE_K) // 2
+def planes(bits: int) -> tuple[int, ...]:
+    """Widths of the planes that a code of `bits` bits is split into, lowest bits first."""
+    return tuple(width for width in (8, 4, 2, 1) if bits & width)
+
+
+def tile_bytes(bits: int) -> int:
+    """Size of one packed tile of 16 n x 64 k."""
+    return TILE_N * TILE_K * bits // 8
+
+
+def packed_weight_bytes(n: int, k: int, bits: int = 4) -> int:
+    """Size of weights of shape (k, n) in `frag16`."""
+    return pad(n, TILE_N) * pad(k, TILE_K) * bits // 8
+
+
+def stored_group_size(group_size: int) -> int:
+    """Elements of k that share a scale as stored: multiples of 128 repeat their scales."""
+    return min(group_size, SCALE_STEP_K)
 
 
 def stored_groups(k: int, group_size: int | None) -> int:
@@ -45,17 +68,34 @@ def stored_groups(k: int, group_size: int | None) -> int:
     return pad(pad(k, group_size), SCALE_STEP_K) // group_size
 
 
-def frag16_nibble(n: int, k: int, padded_k: int) -> tuple[int, int]:
-    """Place of weight (n, k): (index of the 32-bit word, nibble inside the word)."""
+@dataclass(frozen=True)
+class PlanePlace:
+    """Where one plane of a code lies: bits `bit` .. `bit + width - 1` of 32-bit word `word`."""
+
+    word: int
+    bit: int
+    width: int
+
+
+def frag16_places(n: int, k: int, padded_k: int, bits: int = 4) -> tuple[PlanePlace, ...]:
+    """Places of weight (n, k), one for each plane, lowest bits first."""
     row, col = n % TILE_N, k % TILE_K
     tile = (n // TILE_N) * (padded_k // TILE_K) + k // TILE_K
     g, high_row = row % 8, row // 8
     j, inside = divmod(col, 16)
     high_k, rest = divmod(inside, 8)
     t, e = divmod(rest, 2)
-    lane = 4 * g + t
-    word = (tile * 32 + lane) * 4 + j
-    return word, (high_row + 2 * high_k) + 4 * e
+    lane, pair = 4 * g + t, 4 * j + high_row + 2 * high_k
+    found = []
+    base = tile * tile_bytes(bits) // 4
+    for width in planes(bits):
+        word, slot = divmod(pair, 16 // width)
+        vector, inside = divmod(word, 4)
+        words_of_lane = min(width, 4)
+        place = base + (vector * 32 + lane) * words_of_lane + inside
+        found.append(PlanePlace(place, slot * width + 16 * e, width))
+        base += TILE_N * TILE_K * width // 32
+    return tuple(found)
 
 
 def rows16_place(n: int, group: int, groups: int) -> int:
