@@ -13,6 +13,7 @@ from build_tools.folders import SOURCE, WorkFolder, kernel_path
 from build_tools.plan import Planned
 from humming_runtime.contract import launch_shape
 from humming_runtime.contract.arguments import GEMM_FIELDS, FieldKind, struct_size_bytes
+from humming_runtime.contract.number_formats import weight_format
 from humming_runtime.contract.variant_name import Variant
 
 _HEADERS = (".cuh", ".cuh.j2")
@@ -57,6 +58,8 @@ def render_sources(templates: Path, planned: Sequence[Planned]) -> dict[str, str
             "variant": variant,
             "symbol": variant.symbol,
             "threads": launch_shape.threads(variant),
+            "weight": weight_format(variant.weight),
+            "groups_per_128": launch_shape.groups_per_128(variant),
         }
         name = template_of(variant)
         out[kernel_path(item.name)] = _render(environment, name, context, faults)

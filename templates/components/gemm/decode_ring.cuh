@@ -15,6 +15,7 @@ namespace humming {
 template <class Traits>
 struct DecodeRing {
   using Scales = typename Traits::Scales;
+  using Codes = LaneCodes<Traits::Weight::kBits>;
   static constexpr int kRows = Traits::kRows;        // 16-channel tiles of a CTA tile
   static constexpr int kWarps = Traits::kWarps;      // consumer warps = chunks of 128 k in a stage
   static constexpr int kMaxStages = Traits::kStages;
@@ -23,7 +24,7 @@ struct DecodeRing {
   static constexpr int kConsumers = kWarps * 32;
   static_assert(kTileN == Traits::kTileN && kTileK == Traits::kTileK, "tile does not follow from warps and rows");
 
-  static constexpr int kWeightBytes = kTileK * 8;  // of 16 channels in one stage
+  static constexpr int kWeightBytes = kTileK / 64 * Codes::kTileBytes;  // of 16 channels in one stage
   static constexpr int kScaleBytes = kWarps * Scales::kScaleBytes;
   static constexpr int kZeroBytes = kWarps * Scales::kZeroBytes;
   static constexpr int kStageBytes = kRows * (kWeightBytes + kScaleBytes + kZeroBytes);
@@ -85,28 +86,29 @@ struct DecodeRing {
   __device__ static void request_stage(const GemmArguments& args, const Share& share, unsigned char* stage,
                                        uint64_t* full, int tile, int step) {
     const int k = step * kTileK;
-    const int weight_bytes = min(kTileK, share.k_size - k) * 8;
+    const int weight_bytes = min(kTileK, share.k_size - k) / 64 * Codes::kTileBytes;
     const int groups = Scales::kGrouped
                            ? min(kTileK, (share.k_size - k + 127) / 128 * 128) / (Scales::kGrouped ? Scales::kSize : 1)
                            : 0;
     const int tiles16 = (args.n + 15) / 16;
     const int rows = min(kRows, tiles16 - tile * kRows);
     const int64_t tiles_k = (args.k + 63) / 64;
-    const int zero_bytes = Scales::kGroupedZeros ? groups * 16 : 0;
-    ptx::barrier_expect(full, rows * (weight_bytes + groups * 32 + zero_bytes));
+    const int scale_bytes = groups * Scales::kScaleRow;
+    const int zero_bytes = Scales::kGroupedZeros ? groups * Scales::kZeroRow : 0;
+    ptx::barrier_expect(full, rows * (weight_bytes + scale_bytes + zero_bytes));
     for (int r = 0; r < rows; ++r) {
       const int64_t tile16 = static_cast<int64_t>(tile) * kRows + r;
       const auto* weight = static_cast<const unsigned char*>(args.weight);
-      ptx::bulk_copy(stage + r * kWeightBytes, weight + (tile16 * tiles_k + (share.k_begin + k) / 64) * 512,
+      ptx::bulk_copy(stage + r * kWeightBytes, weight + (tile16 * tiles_k + (share.k_begin + k) / 64) * Codes::kTileBytes,
                      weight_bytes, full, ptx::kEvictFirst);
       if constexpr (Scales::kGrouped) {
         const int64_t group = tile16 * args.groups + (share.k_begin + k) / Scales::kSize;
         ptx::bulk_copy(stage + kRows * kWeightBytes + r * kScaleBytes,
-                       static_cast<const unsigned char*>(args.weight_scale) + group * 32, groups * 32, full,
+                       static_cast<const unsigned char*>(args.weight_scale) + group * Scales::kScaleRow, scale_bytes, full,
                        ptx::kEvictFirst);
         if constexpr (Scales::kGroupedZeros) {
           ptx::bulk_copy(stage + kRows * (kWeightBytes + kScaleBytes) + r * kZeroBytes,
-                         static_cast<const unsigned char*>(args.weight_zero) + group * 16, groups * 16, full,
+                         static_cast<const unsigned char*>(args.weight_zero) + group * Scales::kZeroRow, zero_bytes, full,
                          ptx::kEvictFirst);
         }
       }

@@ -5,7 +5,7 @@
 // bulk copies, before the previous kernel has ended: only the consumers wait for it. They copy their activations to
 // shared memory once, where these stay. (Bulk copies of activation rows were 1.5 us slower at m = 1.)
 //
-//   dynamic shared memory: ring [stages][weights kRows x kTileK/64 x 512 B | scales | zero points]
+//   dynamic shared memory: ring [stages][weights kRows x kTileK/64 tiles | scales | zero points]
 //                          partial sums [kWarps][tile m][tile n + 4] fp32, activations [m][k share + 8]
 //                          with split k: sums of all tiles of this CTA [tiles][tile m][tile n] fp32
 //
@@ -28,9 +28,10 @@ template <class Traits>
 struct HopperDecode : DecodeRing<Traits> {
   using T = typename Traits::Activation;
   using Scales = typename Traits::Scales;
-  using Math = ptx::PairMath<T>;
+  using Unpack = Dequantize<T, typename Traits::Weight, Scales::kZero>;
   using Ring = DecodeRing<Traits>;
   using typename Ring::Barriers;
+  using typename Ring::Codes;
   using typename Ring::Share;
   using typename Ring::Shared;
   using Ring::kActivationChunks, Ring::kConsumers, Ring::kPartialPitch, Ring::kRows, Ring::kScaleBytes;
@@ -38,19 +39,19 @@ struct HopperDecode : DecodeRing<Traits> {
   static constexpr int kTokenTiles = Traits::kTileM / 8;
   static constexpr int kConsumerBarrier = 1;
 
-  // Adds 128 elements of k to `sum`. q: packed words of both k64 halves of each row tile.
+  // Adds 128 elements of k to `sum`. q: codes of both k64 halves of each row tile.
   // rows: shared address of this lane's row of activations in each token tile, at the warp's chunk of the stage.
   __device__ static __forceinline__ void multiply(const unsigned char* stage, const uint32_t (&rows)[kTokenTiles],
                                                   int k_bytes, int warp, int lane,
-                                                  const ZeroPair (&channel_zero)[kRows],
+                                                  const Zeros (&channel_zero)[kRows],
                                                   float (&sum)[kRows][kTokenTiles][4]) {
     const int g = lane >> 2;
-    uint4 q[kRows][2];
+    Codes q[kRows][2];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const auto* words = reinterpret_cast<const uint4*>(stage + r * kWeightBytes) + warp * 64 + lane;
-      q[r][0] = words[0];
-      q[r][1] = words[32];
+      const unsigned char* tile = stage + r * kWeightBytes + warp * 2 * Codes::kTileBytes;
+      q[r][0].load(tile, lane);
+      q[r][1].load(tile + Codes::kTileBytes, lane);
     }
     uint32_t b[kTokenTiles][4][4];
 #pragma unroll
@@ -64,21 +65,21 @@ struct HopperDecode : DecodeRing<Traits> {
 #pragma unroll
     for (int segment = 0; segment < kSegments; ++segment) {
       float part[kRows][kTokenTiles][4] = {};
-      ZeroPair zero[kRows];
+      Zeros zero[kRows];
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         zero[r] = channel_zero[r];
-        if constexpr (Scales::kGroupedZeros) zero[r] = read_zeros<T>(zeros + r * kZeroBytes + segment * 16, g);
+        if constexpr (Scales::kGroupedZeros) {
+          zero[r] = Unpack::read_zeros(zeros + r * kZeroBytes + segment * Scales::kZeroRow, g);
+        }
       }
 #pragma unroll
       for (int inside = 0; inside < kStepsOfSegment; ++inside) {
         const int step = segment * kStepsOfSegment + inside;  // k16 step
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
-          const uint4 v = q[r][step / 4];
-          const uint32_t word = step % 4 == 0 ? v.x : step % 4 == 1 ? v.y : step % 4 == 2 ? v.z : v.w;
           uint32_t a[4];
-          DequantizeU4<T>::unpack(word, zero[r], a);
+          Unpack::unpack(q[r][step / 4], step % 4, zero[r], a);
 #pragma unroll
           for (int i = 0; i < kTokenTiles; ++i) {
             const uint32_t b0 = b[i][step / 2][step % 2 * 2], b1 = b[i][step / 2][step % 2 * 2 + 1];
@@ -93,14 +94,13 @@ struct HopperDecode : DecodeRing<Traits> {
       if constexpr (Scales::kGrouped) {
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
-          const uint32_t pair = reinterpret_cast<const uint32_t*>(scales + r * kScaleBytes + segment * 32)[g];
-          const float low = Math::low(pair), high = Math::high(pair);
+          const float2 scale = Scales::read(scales + r * kScaleBytes + segment * Scales::kScaleRow, g);
 #pragma unroll
           for (int i = 0; i < kTokenTiles; ++i) {
-            sum[r][i][0] += part[r][i][0] * low;
-            sum[r][i][1] += part[r][i][1] * low;
-            sum[r][i][2] += part[r][i][2] * high;
-            sum[r][i][3] += part[r][i][3] * high;
+            sum[r][i][0] += part[r][i][0] * scale.x;
+            sum[r][i][1] += part[r][i][1] * scale.x;
+            sum[r][i][2] += part[r][i][2] * scale.y;
+            sum[r][i][3] += part[r][i][3] * scale.y;
           }
         }
       }
@@ -157,13 +157,14 @@ struct HopperDecode : DecodeRing<Traits> {
     int tile_index = 0;
     for (int tile = share.first_tile; tile < share.tiles; tile += share.tile_step, ++tile_index) {
       float sum[kRows][kTokenTiles][4] = {};
-      ZeroPair channel_zero[kRows];
+      Zeros channel_zero[kRows];
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        channel_zero[r] = DequantizeU4<T>::zeros(kMidpointU4, kMidpointU4);
+        channel_zero[r] = Unpack::no_zeros();
         if constexpr (Scales::kChannelZeros) {
           const int tile16 = min(tile * kRows + r, (args.n + 15) / 16 - 1);
-          channel_zero[r] = read_zeros<T>(static_cast<const unsigned char*>(args.weight_zero) + tile16 * 16, lane >> 2);
+          const auto* places = static_cast<const unsigned char*>(args.weight_zero) + tile16 * Scales::kZeroRow;
+          channel_zero[r] = Unpack::read_zeros(places, lane >> 2);
         }
       }
       for (int step = 0; step < share.steps; ++step) {

@@ -5,13 +5,14 @@
 // producer thread fills a ring of k128 stages by TMA, weights of the first stages before the previous kernel has
 // ended. The second k64 half is dequantised while the first half's wgmma runs.
 //
-//   stage (1,024-byte aligned): activations [2 k64 halves][tile m][128 B], swizzled | weights [tile n / 16][2][512 B]
-//                               | scales [tile n / 16][kPer128][32 B] | zero points [tile n / 16][kPer128][16 B]
+//   stage (1,024-byte aligned): activations [2 k64 halves][tile m][128 B], swizzled | weights [tile n / 16][2 tiles]
+//                               | scales [tile n / 16][kPer128][16] | zero points [tile n / 16][kPer128][16]
 //
 // The first whole_tiles tiles are made by one CTA each. The others are made by the split_k CTAs of a cluster, which share
 // k: fp32 sums meet in distributed shared memory and are added in rank order. So a last wave that would leave most SMs
 // idle is spread over them.
-// Group scales multiply the dequantised 16-bit pair: one rounding to the activation dtype a weight.
+// Group scales of the activation dtype multiply the dequantised 16-bit pair: one rounding a weight. Others multiply fp32
+// sums of each group (`multiply_groups`), which need a second set of accumulators.
 #pragma once
 
 #include "../ptx/cluster.cuh"
@@ -29,14 +30,18 @@ struct HopperPrefill : PrefillRing<Traits> {
   using T = typename Traits::Activation;
   using Scales = typename Traits::Scales;
   using Math = ptx::PairMath<T>;
+  using Unpack = Dequantize<T, typename Traits::Weight, Scales::kZero>;
   using Ring = PrefillRing<Traits>;
   using typename Ring::Barriers;
+  using typename Ring::Codes;
   using typename Ring::Tile;
   using Ring::kActivationBytes, Ring::kConsumers, Ring::kGroupsK, Ring::kScaleBytes, Ring::kStageBytes, Ring::kStages;
   using Ring::kTileM, Ring::kTileN, Ring::kTiles16, Ring::kWarps, Ring::kWeightBytes;
   static constexpr int kFinishers = kTiles16 * 32;  // consumers that hold the sums in the end
   static constexpr int kSums = kTileM / 2;  // fp32 accumulators of a thread
   // A whole producer warpgroup gives its registers away where accumulators need more than an even share.
+  static constexpr bool kScaleSums = Scales::kGrouped && !Scales::template kOnPair<T>;
+  static_assert(!kScaleSums || kTileM <= 128, "two sets of accumulators do not fit into the registers");
   static constexpr bool kMoveRegisters = Traits::kThreads == kConsumers + 128;
 
   static constexpr int kConsumerBarrier = 1;
@@ -51,24 +56,25 @@ struct HopperPrefill : PrefillRing<Traits> {
                 "sums of the other groups do not fit into the ring");
 
   // A registers of the four k16 steps of one k64 half.
-  __device__ static __forceinline__ void dequantize_half(uint4 words, int half, const unsigned char* scales,
-                                                         const unsigned char* zeros, ZeroPair channel_zero, int g,
+  __device__ static __forceinline__ void dequantize_half(const Codes& codes, int half, const unsigned char* scales,
+                                                         const unsigned char* zeros, Zeros channel_zero, int g,
                                                          uint32_t (&a)[4][4]) {
-    const uint32_t word[4] = {words.x, words.y, words.z, words.w};
-    ZeroPair zero = channel_zero;
+    Zeros zero = channel_zero;
     uint32_t low = 0, high = 0;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const int step = half * 4 + j;
       const int group = Scales::group_of(step);
       if (Scales::kGrouped && (j == 0 || group != Scales::group_of(step - 1))) {
-        const uint32_t pair = reinterpret_cast<const uint32_t*>(scales + group * 32)[g];
-        low = ptx::duplicate_low(pair);
-        high = ptx::duplicate_high(pair);
-        if constexpr (Scales::kGroupedZeros) zero = read_zeros<T>(zeros + group * 16, g);
+        if constexpr (Scales::template kOnPair<T>) {
+          const uint32_t pair = reinterpret_cast<const uint32_t*>(scales + group * Scales::kScaleRow)[g];
+          low = ptx::duplicate_low(pair);
+          high = ptx::duplicate_high(pair);
+        }
+        if constexpr (Scales::kGroupedZeros) zero = Unpack::read_zeros(zeros + group * Scales::kZeroRow, g);
       }
-      DequantizeU4<T>::unpack(word[j], zero, a[j]);
-      if constexpr (Scales::kGrouped) {
+      Unpack::unpack(codes, j, zero, a[j]);
+      if constexpr (Scales::template kOnPair<T>) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) a[j][i] = Math::multiply(a[j][i], i % 2 == 0 ? low : high);
       }
@@ -83,31 +89,68 @@ struct HopperPrefill : PrefillRing<Traits> {
     ptx::wgmma_commit();
   }
 
+  // One half, group by group: fp32 sums of a group are scaled and added once its last step is done.
+  __device__ static __forceinline__ void multiply_groups(const uint32_t (&a)[4][4], int half, uint64_t descriptor,
+                                                         const unsigned char* scales, int g, float (&part)[kSums],
+                                                         float (&sum)[kSums]) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int step = half * 4 + j, group = Scales::group_of(step);
+      const bool first = j == 0 || Scales::group_of(step - 1) != group;
+      const bool last = step == 7 || Scales::group_of(step + 1) != group;
+      if (first) ptx::wgmma_fence();
+      ptx::WgmmaRegisterA<T, kTileM>::run(part, a[j], descriptor + j * 2);
+      if (!last && j < 3) continue;
+      ptx::wgmma_commit();
+      ptx::wgmma_wait<0>();
+      if (!last) continue;
+      const float2 scale = Scales::read(scales + group * Scales::kScaleRow, g);
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) {
+        sum[i] += part[i] * (i % 4 < 2 ? scale.x : scale.y);
+        part[i] = 0.0f;
+      }
+    }
+  }
+
   __device__ static void consume(const GemmArguments& args, const Tile& tile, unsigned char* ring_base,
                                  Barriers& barriers, float (&sum)[kSums]) {
     const int warp = (threadIdx.x >> 5) % kTiles16, group = (threadIdx.x >> 5) / kTiles16;
     const int lane = threadIdx.x & 31, g = lane >> 2;
-    ZeroPair channel_zero = DequantizeU4<T>::zeros(kMidpointU4, kMidpointU4);
+    Zeros channel_zero = Unpack::no_zeros();
     if constexpr (Scales::kChannelZeros) {
       const int tile16 = min(tile.tile_n * kTiles16 + warp, (args.n + 15) / 16 - 1);
-      channel_zero = read_zeros<T>(static_cast<const unsigned char*>(args.weight_zero) + tile16 * 16, g);
+      const auto* places = static_cast<const unsigned char*>(args.weight_zero) + tile16 * Scales::kZeroRow;
+      channel_zero = Unpack::read_zeros(places, g);
     }
     RingCursor ring{group, 0};
     for (int step = group; step < tile.steps; step += kGroupsK) {
       ptx::barrier_wait(&barriers.full[ring.stage], ring.parity);
       const unsigned char* stage = ring_base + ring.stage * kStageBytes;
-      const auto* words = reinterpret_cast<const uint4*>(stage + kActivationBytes) + warp * 64 + lane;
+      const unsigned char* tile16 = stage + kActivationBytes + warp * 2 * Codes::kTileBytes;
       const unsigned char* scales = stage + kActivationBytes + kWeightBytes + warp * Scales::kScaleBytes;
       const unsigned char* zeros =
           stage + kActivationBytes + kWeightBytes + kScaleBytes + warp * Scales::kZeroBytes;
-      const uint4 first = words[0], second = words[32];
+      Codes first, second;
+      first.load(tile16, lane);
+      second.load(tile16 + Codes::kTileBytes, lane);
       const uint64_t descriptor = ptx::wgmma_descriptor_swizzle_128(ptx::shared_address(stage));
-      uint32_t a0[4][4], a1[4][4];
-      dequantize_half(first, 0, scales, zeros, channel_zero, g, a0);
-      multiply_half(a0, descriptor, sum);
-      dequantize_half(second, 1, scales, zeros, channel_zero, g, a1);
-      multiply_half(a1, descriptor + kActivationBytes / 2 / 16, sum);
-      ptx::wgmma_wait<0>();
+      constexpr uint64_t kNextHalf = kActivationBytes / 2 / 16;
+      if constexpr (kScaleSums) {
+        float part[kSums] = {};
+        uint32_t a[4][4];
+        dequantize_half(first, 0, scales, zeros, channel_zero, g, a);
+        multiply_groups(a, 0, descriptor, scales, g, part, sum);
+        dequantize_half(second, 1, scales, zeros, channel_zero, g, a);
+        multiply_groups(a, 1, descriptor + kNextHalf, scales, g, part, sum);
+      } else {
+        uint32_t a0[4][4], a1[4][4];
+        dequantize_half(first, 0, scales, zeros, channel_zero, g, a0);
+        multiply_half(a0, descriptor, sum);
+        dequantize_half(second, 1, scales, zeros, channel_zero, g, a1);
+        multiply_half(a1, descriptor + kNextHalf, sum);
+        ptx::wgmma_wait<0>();
+      }
       if (lane == 0) ptx::barrier_arrive(&barriers.empty[ring.stage]);
 #pragma unroll
       for (int i = 0; i < kGroupsK; ++i) ring.advance(kStages);

@@ -2,7 +2,8 @@
 //
 // A CTA makes one tile of tile n channels x tile m tokens over all of k. Warps are kWarpsN x kWarpsK: warps along n own
 // 16 * kRows channels each; warps along k own every kWarpsK-th k64 tile of a stage and are added up in the end, in warp
-// order. Group scales multiply the dequantised 16-bit pair: one rounding to the activation dtype a weight.
+// order. Group scales of the activation dtype multiply the dequantised 16-bit pair: one rounding a weight. Others multiply
+// fp32 sums of at most 32 k.
 #pragma once
 
 #include "../ptx/address.cuh"
@@ -20,6 +21,9 @@ struct Multistage {
   using T = typename Traits::Activation;
   using Scales = typename Traits::Scales;
   using Tier = typename Traits::Tier;
+  using Codes = LaneCodes<Traits::Weight::kBits>;
+  using Unpack = Dequantize<T, typename Traits::Weight, Scales::kZero>;
+  static constexpr bool kScaleSums = Scales::kGrouped && !Scales::template kOnPair<T>;
   using Math = ptx::PairMath<T>;
   static constexpr int kTileM = Traits::kTileM, kTileN = Traits::kTileN, kTileK = Traits::kTileK;
   static constexpr int kRows = Traits::kRows;
@@ -36,9 +40,9 @@ struct Multistage {
   // Groups of a stage; a group larger than the stage is one group.
   static constexpr int kGroups = !Scales::kGrouped ? 0 : (kTileK + Scales::kSize - 1) / Scales::kSize;
   static constexpr int kActivationBytes = kTileM * kTileK * 2;
-  static constexpr int kWeightBytes = kTileN * kTileK / 2;
-  static constexpr int kScaleBytes = kTileN * kGroups * 2;
-  static constexpr int kZeroBytes = Scales::kGroupedZeros ? kTileN * kGroups : 0;
+  static constexpr int kWeightBytes = kTileN / 16 * kTilesK * Codes::kTileBytes;
+  static constexpr int kScaleBytes = kTileN / 16 * kGroups * Scales::kScaleRow;
+  static constexpr int kZeroBytes = Scales::kGroupedZeros ? kTileN / 16 * kGroups * Scales::kZeroRow : 0;
   static constexpr int kStageBytes = kActivationBytes + kWeightBytes + kScaleBytes + kZeroBytes;
 
   static constexpr int kSlab = 16;  // tokens added up at a time in the epilogue
@@ -46,9 +50,9 @@ struct Multistage {
   static_assert(kStages * kStageBytes >= kWarpsK * kSlab * kPartialPitch * 4, "partial sums do not fit into the ring");
 
   using Activations = ActivationSource<kTileM, kTileK>;
-  using Weights = WeightSource<kTileN, kTileK>;
-  using ScaleSource = GroupSource<kTileN, kGroups, 2>;
-  using ZeroSource = GroupSource<kTileN, kGroups, 1>;
+  using Weights = WeightSource<kTileN, kTileK, Codes::kTileBytes>;
+  using ScaleSource = GroupSource<kTileN, kGroups, Scales::kScaleElement>;
+  using ZeroSource = GroupSource<kTileN, kGroups, Scales::kZeroElement>;
 
   // One stage in flight from global memory.
   struct Loader {
@@ -72,60 +76,89 @@ struct Multistage {
     }
   };
 
-  // A registers of two k16 steps (32 k) of one 16-channel tile.
-  __device__ static __forceinline__ void dequantize(const uint32_t (&words)[2], const unsigned char* stage, int tile,
-                                                    int k, ZeroPair zero, int g, uint32_t (&a)[2][4]) {
-    DequantizeU4<T>::unpack(words[0], zero, a[0]);
-    DequantizeU4<T>::unpack(words[1], zero, a[1]);
-    if constexpr (Scales::kGrouped) {
-      const auto* scales = stage + kActivationBytes + kWeightBytes + (tile * kGroups + k / Scales::kSize) * 32;
-      const uint32_t pair = reinterpret_cast<const uint32_t*>(scales)[g];
+  // Offset in a stage of the group of element k of a 16-channel tile.
+  __device__ static __forceinline__ int group_place(int tile, int k) {
+    return tile * kGroups + k / (Scales::kGrouped ? Scales::kSize : 1);
+  }
+  __device__ static __forceinline__ const unsigned char* scales_of(const unsigned char* stage, int tile, int k) {
+    return stage + kActivationBytes + kWeightBytes + group_place(tile, k) * Scales::kScaleRow;
+  }
+  __device__ static __forceinline__ const unsigned char* zeros_of(const unsigned char* stage, int tile, int k) {
+    return stage + kActivationBytes + kWeightBytes + kScaleBytes + group_place(tile, k) * Scales::kZeroRow;
+  }
+
+  // A registers of the k16 step `step` (0 .. 3) of a k64 tile that begins at element k of the stage.
+  __device__ static __forceinline__ void dequantize(const Codes& codes, const unsigned char* stage, int tile, int k,
+                                                    int step, Zeros channel_zero, int g, uint32_t (&a)[4]) {
+    Zeros zero = channel_zero;
+    if constexpr (Scales::kGroupedZeros) zero = Unpack::read_zeros(zeros_of(stage, tile, k + step * 16), g);
+    Unpack::unpack(codes, step, zero, a);
+    if constexpr (Scales::template kOnPair<T>) {
+      const uint32_t pair = reinterpret_cast<const uint32_t*>(scales_of(stage, tile, k + step * 16))[g];
       const uint32_t low = ptx::duplicate_low(pair), high = ptx::duplicate_high(pair);
 #pragma unroll
-      for (int i = 0; i < 8; ++i) a[i / 4][i % 4] = Math::multiply(a[i / 4][i % 4], i % 2 == 0 ? low : high);
+      for (int i = 0; i < 4; ++i) a[i] = Math::multiply(a[i], i % 2 == 0 ? low : high);
     }
   }
 
-  __device__ static __forceinline__ void multiply(unsigned char* stage, const ZeroPair (&channel_zero)[kRows],
+  __device__ static __forceinline__ void add_scaled(float (&sum)[4], const float (&part)[4], float2 scale) {
+    sum[0] += part[0] * scale.x;
+    sum[1] += part[1] * scale.x;
+    sum[2] += part[2] * scale.y;
+    sum[3] += part[3] * scale.y;
+  }
+
+  // Adds two k16 steps. scales: of each step's group.
+  __device__ static __forceinline__ void multiply_steps(float (&sum)[4], const uint32_t (&a)[2][4],
+                                                        const uint32_t (&b)[4], const float2 (&scales)[2]) {
+    using Mma = typename Tier::template Mma<T>;
+    if constexpr (!kScaleSums) {
+      Mma::run(sum, a[0], b[0], b[1]);
+      Mma::run(sum, a[1], b[2], b[3]);
+    } else {
+      float part[4] = {};
+      Mma::run(part, a[0], b[0], b[1]);
+      if constexpr (Scales::kSize < 32) {
+        add_scaled(sum, part, scales[0]);
+        part[0] = part[1] = part[2] = part[3] = 0.0f;
+      }
+      Mma::run(part, a[1], b[2], b[3]);
+      add_scaled(sum, part, scales[1]);
+    }
+  }
+
+  __device__ static __forceinline__ void multiply(unsigned char* stage, const Zeros (&channel_zero)[kRows],
                                                   float (&sum)[kRows][kTokenTiles][4]) {
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2;
     const int warp_n = warp % kWarpsN, warp_k = warp / kWarpsN;
     const uint32_t activations = ptx::shared_address(stage);
 #pragma unroll
     for (int round = 0; round < kTilesK / kWarpsK; ++round) {
-      const int tile_k = round * kWarpsK + warp_k;
-      uint4 q[kRows];
+      const int tile_k = round * kWarpsK + warp_k, k = tile_k * 64;
+      Codes q[kRows];
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        q[r] = reinterpret_cast<const uint4*>(stage + kActivationBytes)[((warp_n * kRows + r) * kTilesK + tile_k) * 32 +
-                                                                        lane];
+        q[r].load(stage + kActivationBytes + ((warp_n * kRows + r) * kTilesK + tile_k) * Codes::kTileBytes, lane);
       }
 #pragma unroll
       for (int half = 0; half < 2; ++half) {  // 32 k: one ldmatrix a token tile
-        const int k = tile_k * 64 + half * 32;
         uint32_t a[kRows][2][4];
+        float2 scales[kRows][2] = {};
 #pragma unroll
-        for (int r = 0; r < kRows; ++r) {
-          const uint32_t words[2] = {half ? q[r].z : q[r].x, half ? q[r].w : q[r].y};
-          const int tile = warp_n * kRows + r;
-          ZeroPair zero = channel_zero[r];
-          if constexpr (Scales::kGroupedZeros) {
-            zero = read_zeros<T>(stage + kActivationBytes + kWeightBytes + kScaleBytes +
-                                     (tile * kGroups + k / Scales::kSize) * 16,
-                                 g);
+        for (int r = 0; r < kRows; ++r)
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            const int tile = warp_n * kRows + r, step = half * 2 + i;
+            dequantize(q[r], stage, tile, k, step, channel_zero[r], g, a[r][i]);
+            if constexpr (kScaleSums) scales[r][i] = Scales::read(scales_of(stage, tile, k + step * 16), g);
           }
-          dequantize(words, stage, tile, k, zero, g, a[r]);
-        }
 #pragma unroll
         for (int i = 0; i < kTokenTiles; ++i) {
-          const int row = i * 8 + (lane & 7), vector = k / 8 + (lane >> 3);
+          const int row = i * 8 + (lane & 7), vector = k / 8 + half * 4 + (lane >> 3);
           uint32_t b[4];
           ptx::load_matrix_x4(b, activations + (row * (kTileK / 8) + (vector ^ (row & 7))) * 16);
 #pragma unroll
-          for (int r = 0; r < kRows; ++r) {
-            Tier::template Mma<T>::run(sum[r][i], a[r][0], b[0], b[1]);
-            Tier::template Mma<T>::run(sum[r][i], a[r][1], b[2], b[3]);
-          }
+          for (int r = 0; r < kRows; ++r) multiply_steps(sum[r][i], a[r], b, scales[r]);
         }
       }
     }
@@ -134,13 +167,14 @@ struct Multistage {
   __device__ static void mainloop(const GemmArguments& args, unsigned char* ring, int64_t m0, int tile16,
                                   float (&sum)[kRows][kTokenTiles][4]) {
     const int lane = threadIdx.x & 31, warp_n = (threadIdx.x >> 5) % kWarpsN;
-    ZeroPair channel_zero[kRows];
+    Zeros channel_zero[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      channel_zero[r] = DequantizeU4<T>::zeros(kMidpointU4, kMidpointU4);
+      channel_zero[r] = Unpack::no_zeros();
       if constexpr (Scales::kChannelZeros) {
         const int tile = min(tile16 + warp_n * kRows + r, (args.n + 15) / 16 - 1);
-        channel_zero[r] = read_zeros<T>(static_cast<const unsigned char*>(args.weight_zero) + tile * 16, lane >> 2);
+        const auto* places = static_cast<const unsigned char*>(args.weight_zero) + tile * Scales::kZeroRow;
+        channel_zero[r] = Unpack::read_zeros(places, lane >> 2);
       }
     }
     const int steps = (args.k + kTileK - 1) / kTileK;

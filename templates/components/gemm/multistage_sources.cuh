@@ -1,7 +1,7 @@
 // Where each 16-byte vector of a multistage kernel's stage comes from, and where in the stage it goes.
 //
-//   stage: activations [tile m][tile k] 16-bit, vector c of row r at c ^ (r & 7) | weights [tile n/16][tile k/64][512 B]
-//          | scales [tile n/16][groups][32 B] | zero points [tile n/16][groups][16 B]
+//   stage: activations [tile m][tile k] 16-bit, vector c of row r at c ^ (r & 7) | weights [tile n/16][tile k/64] tiles
+//          | scales [tile n/16][groups][16] | zero points [tile n/16][groups][16]
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,10 @@ struct ActivationSource {
   }
 };
 
-template <int kTileN, int kTileK>
+template <int kTileN, int kTileK, int kTileBytes>
 struct WeightSource {
-  static constexpr int kTileVectors = kTileK / 64 * 32;  // of 16 channels
+  static constexpr int kVectorsOfTile = kTileBytes / 16;             // of 64 k
+  static constexpr int kTileVectors = kTileK / 64 * kVectorsOfTile;  // of 16 channels
   static constexpr int kVectors = kTileN / 16 * kTileVectors;
   const GemmArguments& args;
   int tile16, k0;
@@ -42,15 +43,15 @@ struct WeightSource {
   __device__ const void* base() const { return args.weight; }
   __device__ const void* at(int index) const {
     const int row = tile16 + index / kTileVectors, inside = index % kTileVectors;
-    const int tiles_k = (args.k + 63) / 64, tile_k = k0 / 64 + inside / 32;
+    const int tiles_k = (args.k + 63) / 64, tile_k = k0 / 64 + inside / kVectorsOfTile;
     if (row >= (args.n + 15) / 16 || tile_k >= tiles_k) return nullptr;
     return static_cast<const unsigned char*>(args.weight) +
-           ((static_cast<int64_t>(row) * tiles_k + tile_k) * 32 + inside % 32) * 16;
+           ((static_cast<int64_t>(row) * tiles_k + tile_k) * kVectorsOfTile + inside % kVectorsOfTile) * 16;
   }
   __device__ uint32_t shared(int index) const { return offset + index * 16; }
 };
 
-// Rows of [groups][16] elements of kElementBytes (scales 2, zero points 1).
+// Rows of [groups][16] elements of kElementBytes.
 template <int kTileN, int kGroups, int kElementBytes>
 struct GroupSource {
   static constexpr int kRowVectors = kGroups * kElementBytes;

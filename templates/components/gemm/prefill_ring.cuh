@@ -14,6 +14,7 @@ namespace humming {
 template <class Traits>
 struct PrefillRing {
   using Scales = typename Traits::Scales;
+  using Codes = LaneCodes<Traits::Weight::kBits>;
   static constexpr int kTileM = Traits::kTileM;
   static constexpr int kTileN = Traits::kTileN;
   static constexpr int kWarps = Traits::kWarps;  // consumers
@@ -27,12 +28,15 @@ struct PrefillRing {
   static_assert(kTileM % 8 == 0 && kTileM <= 256, "wgmma takes 8 to 256 columns");
 
   static constexpr int kActivationBytes = kTileM * kStepK * 2;
-  static constexpr int kWeightBytes = kTileN * kStepK / 2;
-  static constexpr int kScaleBytes = kTiles16 * Scales::kScaleBytes;
+  static constexpr int kWeightBytes = kTiles16 * 2 * Codes::kTileBytes;
+  static constexpr int kScaleBytes = (kTiles16 * Scales::kScaleBytes + 127) / 128 * 128;  // TMA's alignment
   static constexpr int kZeroBytes = kTiles16 * Scales::kZeroBytes;
-  static constexpr int kWeightCopyBytes = kWeightBytes + kScaleBytes + kZeroBytes;
-  static constexpr int kStageBytes = (kActivationBytes + kWeightCopyBytes + 1023) / 1024 * 1024;
+  static constexpr int kWeightCopyBytes = kWeightBytes + kTiles16 * Scales::kScaleBytes + kZeroBytes;
+  static constexpr int kStageBytes = (kActivationBytes + kWeightBytes + kScaleBytes + kZeroBytes + 1023) / 1024 * 1024;
   static_assert(kActivationBytes / 2 % 1024 == 0, "a k64 half of activations keeps the swizzle's alignment");
+
+  // Elements of the weight map in 128 k: 32-bit words, of wide codes 64-bit ones (a box has at most 256).
+  static constexpr int kWeightBox = 2 * Codes::kTileBytes / (Traits::Weight::kBits <= 4 ? 4 : 8);
 
   struct Barriers {
     uint64_t full[kStages];
@@ -81,7 +85,7 @@ struct PrefillRing {
     const int row = tile.tile_n * kTiles16;
     unsigned char* target = stage + kActivationBytes;
     ptx::barrier_expect(full, kWeightCopyBytes + tile.box_rows * kStepK * 2);
-    ptx::tensor_copy(target, &args.weight_map, k_step * 256, row, full, ptx::kEvictNormal);
+    ptx::tensor_copy(target, &args.weight_map, k_step * kWeightBox, row, full, ptx::kEvictNormal);
     if constexpr (Scales::kGrouped) {
       const int x = k_step * Scales::kPer128 * 16;
       ptx::tensor_copy(target + kWeightBytes, &args.scale_map, x, row, full, ptx::kEvictNormal);

@@ -53,6 +53,9 @@ struct PairMath<dtype::f16> {
 
 template <>
 struct PairMath<dtype::bf16> {
+  __device__ static __forceinline__ uint32_t subtract(uint32_t a, uint32_t b) {
+    return multiply_add(b, 0xbf80bf80u, a);  // sm_80 has no bf16 subtraction; a product with -1 is exact
+  }
   __device__ static __forceinline__ uint32_t multiply(uint32_t a, uint32_t b) {
     // sm_80 has no bf16 multiply; a fused multiply-add of -0 rounds the same.
     return multiply_add(a, b, 0x80008000u);
