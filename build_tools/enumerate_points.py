@@ -14,32 +14,37 @@ from humming_runtime.contract.variant_name import ScaleScheme, Variant, ZeroPoin
 def family_variants(family: Family, tier: str, target: str) -> Iterator[Variant]:
     """Every point of `family` that `tier` has tiles for."""
     tiles = [tile for tile in family.tiles if tile.tier == tier]
-    points = itertools.product(family.activations, family.scales, family.zero_points, tiles)
-    for activation, scale, zero_point, tile in points:
-        yield point(
-            family, activation, with_zero_point(scale, zero_point, activation), tile, target
-        )
+    points = itertools.product(
+        family.activations, family.weights, family.scales, family.zero_points, tiles
+    )
+    for activation, weight, scale, zero_point, tile in points:
+        full = with_zero_point(scale, zero_point, activation)
+        yield point(family, activation, weight, full, tile, target)
 
 
 def with_zero_point(scale: ScaleScheme, zero_point: ZeroPoint, activation: str) -> ScaleScheme:
-    """The full scheme: group scales have the activation's dtype, channel scales none (fp32)."""
+    """The full scheme: group scales have the activation's dtype if they name none, channel scales
+    none (fp32).
+    """
     return ScaleScheme(
         granularity=scale.granularity,
         group_size=scale.group_size,
         zero_point=zero_point.value,
-        dtype=activation if scale.granularity == "g" else None,
+        dtype=scale.dtype or activation if scale.granularity == "g" else None,
     )
 
 
-def point(family: Family, activation: str, scale: ScaleScheme, tile: Tile, target: str) -> Variant:
+def point(
+    family: Family, activation: str, weight: str, scale: ScaleScheme, tile: Tile, target: str
+) -> Variant:
     """One variant. The output has the activation's dtype. Raises: VariantNameError."""
-    base = _of_tile(family.op, family.weight, family.layout, tile, target)
-    return replace(base, activation=activation, output=activation, scale=scale)
+    base = _of_tile(family.op, family.layout, tile, target)
+    return replace(base, activation=activation, weight=weight, output=activation, scale=scale)
 
 
 @cache
-def _of_tile(op: str, weight: str, layout: str, tile: Tile, target: str) -> Variant:
+def _of_tile(op: str, layout: str, tile: Tile, target: str) -> Variant:
     """A tile's text is read once; formats are set later, each from a checked list."""
     schedule = f"{tile.tier.replace('_', '')}-{tile.schedule}"
-    head, tail = f"{op}_f16_{weight}_f16_ch_{layout}", target.replace("_", "")
+    head, tail = f"{op}_f16_u4_f16_ch_{layout}", target.replace("_", "")
     return Variant.parse(f"{head}_{schedule}_{tile.text}_{tail}")

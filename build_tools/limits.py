@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from build_tools.spec_values import Arch
 from humming_runtime.contract import launch_shape
+from humming_runtime.contract.number_formats import weight_fault
 from humming_runtime.contract.variant_name import Variant
 
 STATIC_SHARED_BYTES = 1024
@@ -20,6 +21,9 @@ def limit_reason(variant: Variant, arch: Arch) -> str | None:
             return f"needs {feature}, which {arch.name} lacks"
         if feature in _A_TARGET_FEATURES and not variant.target.endswith("a"):
             return f"needs {feature}, which target {variant.target} lacks"
+    fault = weight_fault(variant.weight, variant.activation)
+    if fault is not None:
+        return fault
     needed = least_shared_bytes(variant) + STATIC_SHARED_BYTES
     if needed > arch.shared_bytes:
         return (

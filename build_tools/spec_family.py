@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from yaml.nodes import Node
 
 from build_tools.enumerate_points import point, with_zero_point
@@ -10,6 +12,7 @@ from build_tools.spec_values import Family, NameRule, SpillRule, Tile
 from build_tools.tile_shape import shape_fault
 from build_tools.yaml_nodes import NodeReader
 from humming_runtime.contract.layouts import LAYOUT_VERSIONS
+from humming_runtime.contract.number_formats import every_weight_format, weight_format
 from humming_runtime.contract.variant_name import (
     ACTIVATIONS,
     OPS,
@@ -20,10 +23,17 @@ from humming_runtime.contract.variant_name import (
     ZeroPoint,
 )
 
-_REQUIRED = ("family", "op", "activations", "weight", "layout", "scales", "zero_points", "tiles")
+_REQUIRED = ("family", "op", "activations", "weights", "layout", "scales", "zero_points", "tiles")
 _OPTIONAL = ("exceptions", "spills")
-_ZERO_POINTS = {"none": ZeroPoint.NONE, "integer": ZeroPoint.INTEGER}
-_WEIGHTS = ("u4",)
+_ZERO_POINTS = {
+    "none": ZeroPoint.NONE,
+    "integer": ZeroPoint.INTEGER,
+    "float": ZeroPoint.FLOAT,
+}
+_WEIGHTS = tuple(str(weight) for weight in every_weight_format())
+_SCALE_EXAMPLES = "g32, g128, g32e8m0, ch"
+_GROUP_SIZES = (16, 32, 64, 128)
+"""Larger groups are stored as groups of 128."""
 _MOST_SPILL_BYTES = 4096
 
 
@@ -38,7 +48,7 @@ def read_family(reader: NodeReader, root: Node) -> Family | None:
         name=reader.text(fields["family"]),
         op=reader.word(fields["op"], OPS, "op"),
         activations=reader.words(fields["activations"], ACTIVATIONS, "activation"),
-        weight=reader.word(fields["weight"], _WEIGHTS, "weight"),
+        weights=reader.words(fields["weights"], _WEIGHTS, "weight"),
         layout=reader.word(fields["layout"], tuple(LAYOUT_VERSIONS), "layout"),
         scales=_read_scales(reader, fields["scales"]),
         zero_points=tuple(_ZERO_POINTS[word] for word in zero_points if word in _ZERO_POINTS),
@@ -47,6 +57,8 @@ def read_family(reader: NodeReader, root: Node) -> Family | None:
         spills=_read_spills(reader, fields.get("spills")),
         place=reader.place(root),
     )
+    if len(reader.faults) == before:
+        _check_zero_points(reader, fields["zero_points"], family)
     return family if len(reader.faults) == before and _check_tiles(reader, family) else None
 
 
@@ -57,15 +69,36 @@ def _read_scales(reader: NodeReader, node: Node) -> tuple[ScaleScheme, ...]:
         try:
             scale = ScaleScheme.parse(text)
         except VariantNameError:
-            reader.fault(item, f"{text!r} is no granularity (examples: g32, g128, ch)")
+            reader.fault(item, f"{text!r} is no granularity (examples: {_SCALE_EXAMPLES})")
             continue
-        if scale.granularity not in ("g", "ch") or scale.zero_point or scale.dtype:
-            reader.fault(item, f"{text!r} is no plain granularity (examples: g32, g128, ch)")
+        fault = _scale_fault(scale)
+        if fault is not None:
+            reader.fault(item, f"{text!r}: {fault} (examples: {_SCALE_EXAMPLES})")
         elif scale in scales:
             reader.fault(item, f"scale {text!r} is listed twice")
         else:
             scales.append(scale)
     return tuple(scales)
+
+
+def _scale_fault(scale: ScaleScheme) -> str | None:
+    """What no kernel is made for; zero points have a list of their own."""
+    if scale.granularity not in ("g", "ch"):
+        return "granularities are g<size> and ch"
+    if scale.zero_point:
+        return "zero points are listed under zero_points"
+    if scale.granularity == "ch":
+        return "channel scales are fp32" if scale.dtype else None
+    if scale.group_size not in _GROUP_SIZES:
+        return f"group sizes are {', '.join(map(str, _GROUP_SIZES))}"
+    return None
+
+
+def _check_zero_points(reader: NodeReader, node: Node, family: Family) -> None:
+    floats = [weight for weight in family.weights if weight_format(weight).is_float]
+    stored = [zero for zero in family.zero_points if zero is not ZeroPoint.NONE]
+    if floats and stored:
+        reader.fault(node, f"floats have no zero point ({', '.join(floats)})")
 
 
 def _read_tiles(reader: NodeReader, node: Node) -> tuple[Tile, ...]:
@@ -94,15 +127,15 @@ def _check_tiles(reader: NodeReader, family: Family) -> bool:
 
 def _tile_fault(family: Family, tile: Tile) -> str | None:
     activation = family.activations[0]
-    for scale in family.scales:
+    for weight, scale in itertools.product(family.weights, family.scales):
         full = with_zero_point(scale, family.zero_points[0], activation)
         try:
-            variant = point(family, activation, full, tile, "sm_90")
+            variant = point(family, activation, weight, full, tile, "sm_90")
         except VariantNameError as error:
             return f"{str(error).partition(': ')[2]}; example: t16x64x128_w4_s12"
         reason = shape_fault(variant)
         if reason is not None:
-            return reason
+            return f"{weight}, {full}: {reason}" if len(family.weights) > 1 else reason
     return None
 
 

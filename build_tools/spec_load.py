@@ -170,9 +170,9 @@ def _double_variants(families: Sequence[Family]) -> list[Fault]:
     """Families that have a variant in common: one name is one kernel."""
     first: dict[str, Family] = {}
     faults = []
-    heads = Counter((family.op, family.weight, family.layout) for family in families)
+    heads = Counter(head for family in families for head in _heads(family))
     for family in families:
-        if heads[family.op, family.weight, family.layout] == 1:
+        if all(heads[head] == 1 for head in _heads(family)):
             continue
         tiers = sorted({tile.tier for tile in family.tiles})
         names = [str(v) for tier in tiers for v in family_variants(family, tier, "sm_90")]
@@ -183,6 +183,11 @@ def _double_variants(families: Sequence[Family]) -> list[Fault]:
             faults.append(Fault(family.place, f"variant {what!r} is also one of {other}"))
         first = dict.fromkeys(names, family) | first
     return faults
+
+
+def _heads(family: Family) -> list[tuple[str, str, str]]:
+    """What families have to have in common before a variant of theirs can be the same."""
+    return [(family.op, weight, family.layout) for weight in family.weights]
 
 
 def _dead_patterns(specs: Specs) -> list[Fault]:

@@ -63,14 +63,14 @@ class SpillRule:
 
 @dataclass(frozen=True)
 class Family:
-    """The product activations x scales x zero points x tiles, less the exceptions."""
+    """The product activations x weights x scales x zero points x tiles, less the exceptions."""
 
     name: str
     op: str
     activations: tuple[str, ...]
-    weight: str
+    weights: tuple[str, ...]
     layout: str
-    scales: tuple[ScaleScheme, ...]  # granularity and group size only
+    scales: tuple[ScaleScheme, ...]  # without zero points; dtype None: the activation's
     zero_points: tuple[ZeroPoint, ...]
     tiles: tuple[Tile, ...]
     exceptions: tuple[NameRule, ...]

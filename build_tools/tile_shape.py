@@ -14,6 +14,13 @@ _PITCH_PAD = 4  # elements after a row of partial sums
 
 def shape_fault(variant: Variant) -> str | None:
     """Why no arch could compile this tile; None if one could."""
+    if (
+        variant.schedule == "prefill"
+        and launch_shape.scales_sums(variant)
+        and variant.tile_m > launch_shape.MOST_SCALED_SUMS_TILE_M
+    ):
+        limit = launch_shape.MOST_SCALED_SUMS_TILE_M
+        return f"tile m is {variant.tile_m}; with {variant.scale} scales at most {limit}"
     if variant.stages < launch_shape.MIN_DECODE_STAGES:
         return (
             f"a ring needs at least {launch_shape.MIN_DECODE_STAGES} stages, not {variant.stages}"

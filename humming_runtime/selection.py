@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from humming_runtime.contract import launch_shape
 from humming_runtime.contract.launch_shape import LaunchShape
 from humming_runtime.contract.manifest import Cost
+from humming_runtime.contract.number_formats import weight_format
 from humming_runtime.contract.variant_name import Variant
 from humming_runtime.problem import Device, Problem
 
@@ -138,9 +139,9 @@ def predict_us(
 
 def traffic_mb(variant: Variant, problem: Problem) -> float:
     """Least traffic of device memory in 10^6 bytes: weights with scales, activations, output."""
-    zero_bytes = 1 if variant.scale.zero_point else 0
-    scale_bytes = launch_shape.groups_per_128(variant) * (2 + zero_bytes) / 128
-    weights = problem.n * problem.k * (0.5 + scale_bytes)
+    group_bytes = launch_shape.scale_bytes(variant) + launch_shape.zero_point_bytes(variant.scale)
+    scale_bytes = launch_shape.groups_per_128(variant) * group_bytes / 128
+    weights = problem.n * problem.k * (weight_format(variant.weight).bits / 8 + scale_bytes)
     return (weights + 2.0 * problem.m * (problem.n + problem.k)) * 1e-6
 
 

@@ -3,9 +3,9 @@
 | map | x (contiguous) | y | box |
 |---|---|---|---|
 | activations | k | m | 64 x min(tile m, m rounded up to 8), swizzled |
-| weights | 32-bit words, 128 a tile of 64 k | n / 16 | 256 (128 k) x tile n / 16 |
-| scales | groups * 16, 16 bits each | n / 16 | 16 * groups of 128 k x tile n / 16 |
-| zero points | groups * 16, bytes | n / 16 | the same |
+| weights | packed tiles in 32-bit words (64-bit above 4 bits) | n / 16 | 128 k x tile n / 16 |
+| scales | groups * 16, as wide as they are | n / 16 | 16 * groups of 128 k x tile n / 16 |
+| zero points | groups * 16, as wide as they are | n / 16 | the same |
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any
 
 from humming_runtime.contract import launch_shape
 from humming_runtime.contract.arguments import FieldKind
-from humming_runtime.contract.layouts import TILE_K, TILE_N, pad
+from humming_runtime.contract.layouts import TILE_K, TILE_N, pad, tile_bytes
+from humming_runtime.contract.number_formats import weight_format
 from humming_runtime.contract.variant_name import Variant
 from humming_runtime.driver import Driver
 from humming_runtime.errors import UsageError
@@ -28,7 +29,10 @@ _MOST_SIZE = 2**32
 _MOST_STRIDE_BYTES = 2**40
 
 # CUtensorMapDataType
-_U8, _U16, _U32, _F16, _BF16 = 0, 1, 2, 6, 9
+_U8, _U16, _U32, _U64, _F16, _BF16 = 0, 1, 2, 4, 6, 9
+_WORDS = {1: _U8, 2: _U16, 4: _U32, 8: _U64}
+"""By size in bytes: maps of bytes that only the kernel understands."""
+_MOST_BITS_OF_SHORT_WORDS = 4
 _ACTIVATION_TYPES = {"f16": _F16, "bf16": _BF16}
 # CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill
 _NO_INTERLEAVE, _NO_SWIZZLE, _SWIZZLE_128, _PROMOTE_L2_256, _FILL_ZEROS = 0, 0, 3, 3, 0
@@ -86,20 +90,28 @@ def activation_map(variant: Variant, address: int, stride: int, m: int, k: int) 
 
 
 def weight_map(variant: Variant, address: int, n: int, k: int) -> TensorMap:
-    """Packed weights: a row is the k64 tiles of 16 channels, 128 words each."""
-    words = pad(k, TILE_K) // TILE_K * 128
+    """Packed weights: a row is the k64 tiles of 16 channels."""
+    bits = weight_format(variant.weight).bits
+    size = 4 if bits <= _MOST_BITS_OF_SHORT_WORDS else 8
+    row_bytes = pad(k, TILE_K) // TILE_K * tile_bytes(bits)
+    box = 2 * tile_bytes(bits) // size
     rows = pad(n, TILE_N) // TILE_N
-    return TensorMap("weight", _U32, address, words, rows, words * 4, 256, _box_rows(variant))
+    words = row_bytes // size
+    return TensorMap(
+        "weight", _WORDS[size], address, words, rows, row_bytes, box, _box_rows(variant)
+    )
 
 
 def scale_map(variant: Variant, address: int, n: int, groups: int) -> TensorMap:
-    """Group scales, 16 bits each."""
-    return _grouped("weight_scale", variant, address, (n, groups), (_U16, 2))
+    """Group scales."""
+    size = launch_shape.scale_bytes(variant)
+    return _grouped("weight_scale", variant, address, (n, groups), size)
 
 
 def zero_map(variant: Variant, address: int, n: int, groups: int) -> TensorMap:
-    """Zero points of groups, one byte each."""
-    return _grouped("weight_zero", variant, address, (n, groups), (_U8, 1))
+    """Zero points of groups."""
+    size = launch_shape.zero_point_bytes(variant.scale)
+    return _grouped("weight_zero", variant, address, (n, groups), size)
 
 
 class MapEncoder:
@@ -146,13 +158,11 @@ def _box_rows(variant: Variant) -> int:
 
 
 def _grouped(
-    name: str, variant: Variant, address: int, size: tuple[int, int], element: tuple[int, int]
+    name: str, variant: Variant, address: int, size: tuple[int, int], element_bytes: int
 ) -> TensorMap:
     n, groups = size
-    data_type, element_bytes = element
     columns = groups * TILE_N
     box_x = TILE_N * launch_shape.groups_per_128(variant)
-    return TensorMap(
-        name, data_type, address, columns, pad(n, TILE_N) // TILE_N, columns * element_bytes,
-        box_x, _box_rows(variant),
-    )  # fmt: skip
+    rows, row_bytes = pad(n, TILE_N) // TILE_N, columns * element_bytes
+    data_type = _WORDS[element_bytes]
+    return TensorMap(name, data_type, address, columns, rows, row_bytes, box_x, _box_rows(variant))

@@ -13,7 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from humming_runtime.contract.arguments import struct_size_bytes
-from humming_runtime.contract.variant_name import Variant
+from humming_runtime.contract.number_formats import SCALE_BYTES, weight_format
+from humming_runtime.contract.variant_name import ScaleScheme, Variant
 
 SCHEDULE_VERSIONS = {"decode": 1, "prefill": 1, "multistage": 1}
 """One more where a formula below, or what kernels expect of a launch, changes: part of the contract hash."""
@@ -21,6 +22,9 @@ MIN_DECODE_STAGES = 2
 ROW_PAD_BYTES = 16
 TMA_ALIGNMENT_BYTES = 1024
 """Ring stages of the prefill schedule start at this alignment (128-byte swizzle repeats after 1,024)."""
+TMA_COPY_ALIGNMENT_BYTES = 128
+MOST_SCALED_SUMS_TILE_M = 128
+"""Prefill: a second set of accumulators fits into the registers up to this tile m."""
 
 
 def uses_tensor_maps(variant: Variant) -> bool:
@@ -48,25 +52,48 @@ def threads(variant: Variant) -> int:
     return variant.warps * 32
 
 
+def scale_bytes(variant: Variant) -> int:
+    """Of one group scale."""
+    return SCALE_BYTES[variant.scale.dtype or variant.activation]
+
+
+def zero_point_bytes(scale: ScaleScheme) -> int:
+    """Of one zero point: integers are bytes, floats have the 16 bits of the activation dtype."""
+    return {"": 0, "z": 1, "f": 2}[scale.zero_point]
+
+
+def scales_sums(variant: Variant) -> bool:
+    """Prefill and multistage: group scales multiply fp32 sums of a group, not each weight.
+
+    They do unless they are of the activation dtype. Decode kernels always scale sums.
+    """
+    return variant.scale.granularity == "g" and variant.scale.dtype != variant.activation
+
+
 def moves_registers(variant: Variant) -> bool:
     """Prefill: a whole producer warpgroup gives registers to consumers whose fp32 sums need them."""
-    return variant.schedule == "prefill" and variant.tile_m > 128
+    if variant.schedule != "prefill":
+        return False
+    return variant.tile_m >= 64 if scales_sums(variant) else variant.tile_m > 128
 
 
 def stage_bytes(variant: Variant) -> int:
     """Shared memory of one ring stage."""
     per_128 = groups_per_128(variant)
-    zero_bytes = 1 if variant.scale.zero_point else 0
-    weights = variant.tile_n * variant.tile_k // 2
+    zero_bytes = zero_point_bytes(variant.scale)
+    weights = variant.tile_n * variant.tile_k * weight_format(variant.weight).bits // 8
     if variant.schedule == "decode":
-        return weights + (variant.tile_n * variant.tile_k // 128) * per_128 * (2 + zero_bytes)
+        columns = variant.tile_n * variant.tile_k // 128 * per_128
+        return weights + columns * (scale_bytes(variant) + zero_bytes)
     activations = variant.tile_m * variant.tile_k * 2
     if variant.schedule == "prefill":
-        scales = variant.tile_n * per_128 * (2 + zero_bytes)
-        return _pad(activations + weights + scales, TMA_ALIGNMENT_BYTES)
+        scales = _pad(variant.tile_n * per_128 * scale_bytes(variant), TMA_COPY_ALIGNMENT_BYTES)
+        zeros = variant.tile_n * per_128 * zero_bytes
+        return _pad(activations + weights + scales + zeros, TMA_ALIGNMENT_BYTES)
     group = variant.scale.group_size
     groups = 0 if group is None else max(1, variant.tile_k // group)
-    return activations + weights + variant.tile_n * groups * (2 + zero_bytes)
+    columns = variant.tile_n * groups
+    return activations + weights + columns * (scale_bytes(variant) + zero_bytes)
 
 
 def decode_k_share(k: int, split_k: int) -> int:

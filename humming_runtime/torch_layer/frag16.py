@@ -11,6 +11,8 @@ first, and what is left is a permutation of bytes.
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from humming_runtime.contract.layouts import TILE_K, TILE_N, planes, tile_bytes
@@ -92,9 +94,10 @@ def _in_memory_order(plane: torch.Tensor, width: int) -> torch.Tensor:
     In memory: 8 bits (jh)(g, t)(jl, hk, e, hr), 4 bits (g, t)(jh, jl, e, hk), 2 bits
     (g, t)(jh, e, jl), 1 bit (g, t)(e, jh).
     """
-    rows, steps = plane.shape[:2]
-    inside = plane.unflatten(2, _MEMORY_SHAPES[width])
-    assert inside.shape[:2] == (rows, steps)
+    rows, steps, row_stride = plane.shape[0], plane.shape[1], plane.stride()
+    sizes = _MEMORY_SHAPES[width]
+    strides = [math.prod(sizes[at + 1 :]) for at in range(len(sizes))]
+    inside = plane.as_strided((rows, steps, *sizes), (*row_stride[:2], *strides))
     return inside.permute(_MEMORY_TO_COORDINATES[width])
 
 

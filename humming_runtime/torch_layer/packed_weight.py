@@ -9,7 +9,6 @@ import torch
 
 from humming_runtime.contract import layouts
 from humming_runtime.errors import UsageError
-from humming_runtime.torch_layer.frag16 import LANE_BYTES, LANES
 from humming_runtime.torch_layer.weight_format import WeightFormat, check_size
 
 PART_NAMES = ("weight", "weight_scale", "weight_zero", "channel_scale")
@@ -26,20 +25,21 @@ class Part:
 def part_layout(form: WeightFormat, n: int, k: int) -> dict[str, Part]:
     """The tensors of packed weights of shape (k, n); a part that the format has not is missing.
 
-    Shapes: weight (n16, k64, 32 lanes, 16 bytes) uint8; weight_scale (n16, groups, 16) activation
-    dtype; weight_zero the same in uint8; channel_scale (n) fp32.
+    Shapes: weight (n16, k64, 128 * bits) uint8; weight_scale and weight_zero (n16, groups, 16) in
+    the format's scale_storage and zero_storage; channel_scale (n) fp32.
     """
     check_size(n, k)
     tiles_n = layouts.pad(n, layouts.TILE_N) // layouts.TILE_N
     tiles_k = layouts.pad(k, layouts.TILE_K) // layouts.TILE_K
     rows = tiles_n, layouts.stored_groups(k, form.group_size), layouts.TILE_N
-    parts = {"weight": Part((tiles_n, tiles_k, LANES, LANE_BYTES), torch.uint8)}
-    if form.group_size is None:
+    tile = layouts.tile_bytes(form.number.bits)
+    parts = {"weight": Part((tiles_n, tiles_k, tile), torch.uint8)}
+    if form.group_size is not None:
+        parts["weight_scale"] = Part(rows, form.scale_storage)
+    if form.zero_storage is not None:
+        parts["weight_zero"] = Part(rows, form.zero_storage)
+    if form.has_channel_scale:
         parts["channel_scale"] = Part((n,), torch.float32)
-    else:
-        parts["weight_scale"] = Part(rows, form.activation_dtype)
-    if form.has_zero_point:
-        parts["weight_zero"] = Part(rows, torch.uint8)
     return parts
 
 

@@ -13,18 +13,19 @@ from typing import Protocol
 import torch
 
 from humming_runtime.contract import layouts
+from humming_runtime.contract.number_formats import BYTE_SCALES, byte_scale_format
+from humming_runtime.contract.variant_name import ZeroPoint
 from humming_runtime.errors import UsageError
 from humming_runtime.torch_layer.dtypes import ExactnessError, exact_cast
 from humming_runtime.torch_layer.frag16 import pack_tiles, unpack_tiles
+from humming_runtime.torch_layer.number_tensors import as_codes, encode_exact, weight_fault_codes
 from humming_runtime.torch_layer.packed_weight import PackedWeight, empty_packed
 from humming_runtime.torch_layer.rows16 import pack_rows, unpack_rows
-from humming_runtime.torch_layer.weight_format import MIDPOINT_U4, check_size, u4_format
+from humming_runtime.torch_layer.weight_format import WeightFormat, check_size, format_of
 
 CHUNK_BYTES = 1 << 25
 PEAK_CODES_PER_CHUNK = 3
-LARGEST_CODE = 15
-LARGEST_ZERO_POINT = 16
-"""One above the codes: GPTQ v1 stores the zero point minus one in 4 bits."""
+_MOST_ZERO_POINT = 255
 
 
 class RowSource(Protocol):
@@ -46,10 +47,14 @@ class Matrix:
 
 @dataclass(frozen=True)
 class WeightSource:
-    """Weights of a layer before packing: w = (code - zero) * scale.
+    """Weights of a layer before packing: w = (value - zero) * scale * second_scale.
 
     Shapes: codes (n, k), scale (n, G), zero (n, G); G = ceil(k / group_size), 1 for channel scales
-    (group_size None). zero None: the midpoint 8.
+    (group_size None); second_scale (n) or (1) fp32. zero None: the midpoint of integers.
+
+    weight: format of the codes (`u4`, `e2m1`, ...). scale_dtype: word of group scales as stored,
+    the activation's if None; those of one byte may be given as codes (uint8) or as numbers.
+    float_zero: zero points are numbers of the activation dtype, not integers.
     """
 
     n: int
@@ -58,20 +63,37 @@ class WeightSource:
     codes: RowSource
     scale: RowSource
     zero: RowSource | None = None
+    weight: str = "u4"
+    scale_dtype: str | None = None
+    float_zero: bool = False
+    second_scale: torch.Tensor | None = None
+
+    @property
+    def zero_point(self) -> ZeroPoint:
+        if self.zero is None:
+            return ZeroPoint.NONE
+        return ZeroPoint.FLOAT if self.float_zero else ZeroPoint.INTEGER
 
 
 def pack(source: WeightSource, activation: torch.dtype, device: torch.device | str) -> PackedWeight:
-    """Pack on `device`. Group scales are stored in the activation dtype, channel scales in fp32.
+    """Pack on `device`.
 
-    Raises: UsageError for a size or a code out of range, ExactnessError for a scale or zero point
-    that the format cannot hold.
+    Raises: UsageError for a format, a size or a code out of range, ExactnessError for a scale, a
+    zero point or a code that the format cannot hold.
     """
     check_size(source.n, source.k)
-    form = u4_format(activation, source.group_size, zero_point=source.zero is not None)
+    form = format_of(
+        activation,
+        source.weight,
+        source.group_size,
+        scale=source.scale_dtype,
+        zero=source.zero_point,
+    )
     packed = empty_packed(form, source.n, source.k, device)
     for start, stop in _chunks(source.n, source.k):
         _pack_codes(source, packed, start, stop)
         _pack_scales(source, packed, start, stop)
+    _set_second_scale(source, packed)
     return packed
 
 
@@ -83,10 +105,14 @@ def pack_codes(
     group_size: int | None,
     activation: torch.dtype,
     device: torch.device | str | None = None,
+    weight: str = "u4",
+    scale_dtype: str | None = None,
+    second_scale: torch.Tensor | None = None,
 ) -> PackedWeight:
-    """Pack tensors in memory.
+    """Pack tensors in memory; see WeightSource.
 
-    Shapes: codes (k, n) integers 0..15; scale and zero (G, n), or (n) for channel scales.
+    Shapes: codes (k, n) integers; scale and zero (G, n), or (n) for channel scales. A zero of a
+    16-bit float dtype is a float zero point.
     device: where to pack; the codes' own by default.
     """
     k, n = codes.shape
@@ -98,6 +124,10 @@ def pack_codes(
             codes=Matrix(codes.t()),
             scale=Matrix(scale.reshape(-1, n).t()),
             zero=None if zero is None else Matrix(zero.reshape(-1, n).t()),
+            weight=weight,
+            scale_dtype=scale_dtype,
+            float_zero=zero is not None and zero.dtype in (torch.float16, torch.bfloat16),
+            second_scale=second_scale,
         ),
         activation,
         codes.device if device is None else device,
@@ -106,26 +136,34 @@ def pack_codes(
 
 @dataclass(frozen=True)
 class Unpacked:
-    """Shapes: codes (k, n) uint8; scale (G, n); zero (G, n) uint8 or None (the midpoint)."""
+    """Shapes: codes (k, n) uint8; scale (G, n), of one byte as codes; zero (G, n) or None (the
+    midpoint); second_scale (n) fp32 or None.
+    """
 
     codes: torch.Tensor
     scale: torch.Tensor
     zero: torch.Tensor | None
+    second_scale: torch.Tensor | None = None
 
 
 def unpack(packed: PackedWeight) -> Unpacked:
-    """Inverse of pack_codes; a channel scale comes back as (1, n). Memory bound as for packing."""
+    """Inverse of pack_codes; a channel scale comes back as (1, n), scales of groups larger than
+    128 as those of groups of 128. Memory bound as for packing.
+    """
     n, groups = packed.n, packed.groups
-    if packed.channel_scale is not None:
+    second = None
+    if packed.weight_scale is None:
+        assert packed.channel_scale is not None
         scale = packed.channel_scale.clone()[None]
     else:
-        assert packed.weight_scale is not None
         scale = unpack_rows(packed.weight_scale, n, groups).t().contiguous()
+        second = None if packed.channel_scale is None else packed.channel_scale.clone()
     zero = packed.weight_zero
     return Unpacked(
         _unpack_codes(packed),
         scale,
         None if zero is None else unpack_rows(zero, n, groups).t().contiguous(),
+        second,
     )
 
 
@@ -136,52 +174,91 @@ def _unpack_codes(packed: PackedWeight) -> torch.Tensor:
         tiles = packed.weight[first:last]
         shape = tiles.shape[0] * layouts.TILE_N, tiles.shape[1] * layouts.TILE_K
         rows = torch.empty(shape, dtype=torch.uint8, device=packed.device)
-        unpack_tiles(tiles, rows)
+        unpack_tiles(tiles, rows, packed.form.number.bits)
         codes[:, start:stop] = rows[: stop - start, : packed.k].t()
     return codes
 
 
 def _chunks(n: int, k: int) -> Iterator[tuple[int, int]]:
     """Ranges of n: whole tiles of at most CHUNK_BYTES codes, at least one tile."""
-    tile_bytes = layouts.TILE_N * layouts.pad(k, layouts.TILE_K)
-    step = max(1, CHUNK_BYTES // tile_bytes) * layouts.TILE_N
+    tile_row = layouts.TILE_N * layouts.pad(k, layouts.TILE_K)
+    step = max(1, CHUNK_BYTES // tile_row) * layouts.TILE_N
     for start in range(0, n, step):
         yield start, min(start + step, n)
 
 
 def _pack_codes(source: WeightSource, packed: PackedWeight, start: int, stop: int) -> None:
-    given = source.codes.rows(start, stop, packed.device)
+    number = packed.form.number
+    given = as_codes(source.codes.rows(start, stop, packed.device))
     _check_rows("codes", given, stop - start, source.k)
-    _check_range("code", given, start, LARGEST_CODE)
+    _check_range("code", given, start, number.codes - 1)
+    fault = weight_fault_codes(given, number, packed.form.activation)
+    if fault is not None:
+        raise ExactnessError(f"codes in rows from {start}: {fault}")
     tiles = packed.weight[start // layouts.TILE_N : -(-stop // layouts.TILE_N)]
     shape = tiles.shape[0] * layouts.TILE_N, tiles.shape[1] * layouts.TILE_K
     if given.dtype == torch.uint8 and tuple(given.shape) == shape and given.is_contiguous():
         codes = given
     else:
-        codes = given.new_full(shape, MIDPOINT_U4, dtype=torch.uint8)
+        codes = given.new_full(shape, number.midpoint, dtype=torch.uint8)
         codes[: stop - start, : source.k] = given
-    pack_tiles(codes, tiles)
+    pack_tiles(codes, tiles, number.bits)
 
 
 def _pack_scales(source: WeightSource, packed: PackedWeight, start: int, stop: int) -> None:
-    columns, device = packed.groups, packed.device
+    device, form = packed.device, packed.form
+    columns = 1 if source.group_size is None else -(-source.k // source.group_size)
+    repeat = 1 if source.group_size is None else source.group_size // (form.group_size or 1)
+    tiles = slice(start // layouts.TILE_N, -(-stop // layouts.TILE_N))
     scale = source.scale.rows(start, stop, device)
     _check_rows("scale", scale, stop - start, columns)
-    tiles = slice(start // layouts.TILE_N, -(-stop // layouts.TILE_N))
     zero = None
     if source.zero is not None and packed.weight_zero is not None:
         zero = source.zero.rows(start, stop, device)
         _check_rows("zero point", zero, stop - start, columns)
-        _check_range("zero point", zero, start, LARGEST_ZERO_POINT)
-        rows = pack_rows(zero.to(torch.uint8), packed.weight_zero.shape[1])
-        packed.weight_zero[tiles] = rows
+        stored = _stored_zero(zero, form, start)
+        packed.weight_zero[tiles] = _rows16(stored, repeat, packed.weight_zero)
     place = f"scale of rows {start}..{stop - 1}, at "
-    if packed.channel_scale is not None:
+    if packed.weight_scale is None:
+        assert packed.channel_scale is not None
         packed.channel_scale[start:stop] = exact_cast(scale, torch.float32, place)[:, 0]
-    elif packed.weight_scale is not None:
-        cast = exact_cast(scale, packed.weight_scale.dtype, place)
-        _check_products(cast, zero, start)
-        packed.weight_scale[tiles] = pack_rows(cast, packed.weight_scale.shape[1])
+        return
+    word = form.scale.dtype or form.activation
+    if word in BYTE_SCALES:
+        cast = encode_exact(scale, byte_scale_format(word), place)
+    else:
+        cast = exact_cast(scale, form.scale_storage, place)
+    if form.multiplies_weights:
+        _check_products(cast, zero, form, start)
+    packed.weight_scale[tiles] = _rows16(cast, repeat, packed.weight_scale)
+
+
+def _rows16(values: torch.Tensor, repeat: int, target: torch.Tensor) -> torch.Tensor:
+    """Values (n, G) as the target's rows; each group `repeat` times."""
+    spread = values if repeat == 1 else values.repeat_interleave(repeat, 1)[:, : target.shape[1]]
+    return pack_rows(spread, target.shape[1])
+
+
+def _stored_zero(zero: torch.Tensor, form: WeightFormat, start: int) -> torch.Tensor:
+    if form.scale.zero_point == ZeroPoint.FLOAT.value:
+        return exact_cast(zero, form.activation_dtype, f"zero point of rows from {start}, at ")
+    # one above the codes: GPTQ v1 stores the zero point minus one
+    _check_range("zero point", zero, start, min(form.number.codes, _MOST_ZERO_POINT))
+    return zero.to(torch.uint8)
+
+
+def _set_second_scale(source: WeightSource, packed: PackedWeight) -> None:
+    second = source.second_scale
+    if packed.weight_scale is not None and packed.channel_scale is not None:
+        packed.channel_scale.fill_(1.0)
+        if second is not None:
+            if second.numel() not in (1, source.n):
+                shape = tuple(second.shape)
+                raise UsageError(f"second scale: shape {shape}, expected (1,) or ({source.n},)")
+            cast = exact_cast(second.reshape(-1), torch.float32, "second scale at ")
+            packed.channel_scale.copy_(cast.expand(source.n))
+    elif second is not None:
+        raise UsageError(f"second scale: format {packed.form} has none")
 
 
 def _check_rows(what: str, values: torch.Tensor, rows: int, columns: int) -> None:
@@ -200,12 +277,15 @@ def _check_range(what: str, values: torch.Tensor, start: int, largest: int) -> N
         raise ExactnessError(f"{what}: not an integer in rows from {start}")
 
 
-def _check_products(scale: torch.Tensor, zero: torch.Tensor | None, start: int) -> None:
+def _check_products(
+    scale: torch.Tensor, zero: torch.Tensor | None, form: WeightFormat, start: int
+) -> None:
     """The kernel multiplies in the activation dtype: the largest weight has to stay finite."""
+    number = form.number
     if zero is None:
-        reach: torch.Tensor | int = MIDPOINT_U4
+        reach: torch.Tensor | float = number.largest if number.is_float else number.midpoint
     else:
-        reach = torch.maximum(zero.float(), LARGEST_CODE - zero.float())
+        reach = torch.maximum(zero.float(), number.codes - 1 - zero.float())
     largest = (scale.float().abs() * reach).max().item()
     limit = torch.finfo(scale.dtype).max
     if largest > limit:

@@ -9,14 +9,28 @@ from functools import lru_cache
 import torch
 
 from humming_runtime.contract import layouts
-from humming_runtime.contract.variant_name import ScaleScheme, VariantNameError
+from humming_runtime.contract.number_formats import (
+    BYTE_SCALES,
+    NumberFormat,
+    NumberFormatError,
+    weight_fault,
+    weight_format,
+)
+from humming_runtime.contract.variant_name import ScaleScheme, VariantNameError, ZeroPoint
 from humming_runtime.errors import ContractError, UsageError
 from humming_runtime.torch_layer.dtypes import ACTIVATION_DTYPES, activation_word
 
-MIDPOINT_U4 = 8
+LEAST_GROUP = 16
+"""Elements of k of one matrix step."""
+SCALE_STORAGE = {
+    **ACTIVATION_DTYPES,
+    "f32": torch.float32,
+    **dict.fromkeys(BYTE_SCALES, torch.uint8),
+}
+_TWO_LEVEL_SCALES = ("e4m3", "e5m2", "e5m3")
 _SCALE_LAYOUT = "rows16"
 _CONFIG = re.compile(
-    r"(?P<activation>f16|bf16)_(?P<weight>u4)_(?P<scale>[a-z0-9]+)"
+    r"(?P<activation>f16|bf16)_(?P<weight>u\d|e\dm\d)_(?P<scale>[a-z0-9]+)"
     r"_(?P<layout>[a-z]+\d+)v(?P<version>\d+)_(?P<scale_layout>[a-z]+\d+)v(?P<scale_version>\d+)"
 )
 
@@ -57,8 +71,11 @@ class WeightFormat:
             raise UsageError(f"{text!r} is no weight format (example: {example})")
         try:
             scale = ScaleScheme.parse(match["scale"])
-        except VariantNameError as error:
+            fault = weight_fault(match["weight"], match["activation"])
+        except (VariantNameError, NumberFormatError) as error:
             raise UsageError(f"weight format {text!r}: {error}") from error
+        if fault is not None:
+            raise UsageError(f"weight format {text!r}: {fault}")
         found = WeightFormat(
             match["activation"],
             scale,
@@ -81,8 +98,33 @@ class WeightFormat:
         return self.scale.group_size
 
     @property
-    def has_zero_point(self) -> bool:
-        return bool(self.scale.zero_point)
+    def number(self) -> NumberFormat:
+        """What the codes stand for."""
+        return weight_format(self.weight)
+
+    @property
+    def scale_storage(self) -> torch.dtype:
+        """Of group scales; formats of one byte are stored as their codes, in uint8."""
+        return SCALE_STORAGE[self.scale.dtype or self.activation]
+
+    @property
+    def zero_storage(self) -> torch.dtype | None:
+        """Of zero points; None where the format has none."""
+        return {
+            ZeroPoint.NONE.value: None,
+            ZeroPoint.INTEGER.value: torch.uint8,
+            ZeroPoint.FLOAT.value: self.activation_dtype,
+        }[self.scale.zero_point]
+
+    @property
+    def has_channel_scale(self) -> bool:
+        """An fp32 scale a channel: the only one, or the second beside small floats (NVFP4)."""
+        return self.group_size is None or self.scale.dtype in _TWO_LEVEL_SCALES
+
+    @property
+    def multiplies_weights(self) -> bool:
+        """May kernels multiply each weight with its group's scale, in the activation dtype?"""
+        return self.scale.dtype == self.activation
 
     def check_layouts(self) -> None:
         """Raises: LayoutError that names the layout, both versions and what to do."""
@@ -100,16 +142,41 @@ class WeightFormat:
                 )
 
 
-def u4_format(activation: torch.dtype, group_size: int | None, *, zero_point: bool) -> WeightFormat:
-    """4-bit weights with group scales in the activation dtype, or fp32 channel scales (None)."""
+def format_of(
+    activation: torch.dtype,
+    weight: str,
+    group_size: int | None,
+    *,
+    scale: str | None = None,
+    zero: ZeroPoint = ZeroPoint.NONE,
+) -> WeightFormat:
+    """The format as it is stored. group_size None: fp32 channel scales.
+
+    weight: `u4`, `e2m1`, ... scale: dtype word of group scales, the activation's if None. Groups
+    of a multiple of 128 become groups of 128 that repeat their scale. Raises: UsageError.
+    """
     word = activation_word(activation)
-    zero = "z" if zero_point else ""
+    try:
+        fault = weight_fault(weight, word)
+        is_float = weight_format(weight).is_float
+    except NumberFormatError as error:
+        raise UsageError(str(error)) from error
+    if fault is not None:
+        raise UsageError(fault)
+    if is_float and zero is not ZeroPoint.NONE:
+        raise UsageError(f"{weight} is a float: it has no zero point")
     if group_size is None:
-        return WeightFormat(word, ScaleScheme("ch", zero_point=zero))
+        if scale is not None:
+            raise UsageError(f"channel scales are fp32 (found {scale})")
+        return WeightFormat(word, ScaleScheme("ch", zero_point=zero.value), weight)
     step = layouts.SCALE_STEP_K
-    if group_size < 1 or (step % group_size and group_size % step):
-        raise UsageError(f"group_size is {group_size}, neither a divisor nor a multiple of {step}")
-    return WeightFormat(word, ScaleScheme("g", group_size, zero_point=zero, dtype=word))
+    if group_size < LEAST_GROUP or (step % group_size and group_size % step):
+        sizes = f"{LEAST_GROUP}, 32, 64 or a multiple of {step}"
+        raise UsageError(f"group_size is {group_size}, expected {sizes}")
+    if scale is not None and scale not in SCALE_STORAGE:
+        raise UsageError(f"group scales in {scale!r} (known: {', '.join(SCALE_STORAGE)})")
+    size = layouts.stored_group_size(group_size)
+    return WeightFormat(word, ScaleScheme("g", size, None, zero.value, scale or word), weight)
 
 
 def check_size(n: int, k: int) -> None:

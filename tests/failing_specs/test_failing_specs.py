@@ -17,7 +17,7 @@ BROKEN = [
     (FAMILY, "op: dense", "op: dens", "did you mean 'dense'"),
     (FAMILY, "activations: [f16, bf16]", "activations: [f16, fp16]", "fp16"),
     (FAMILY, "activations: [f16, bf16]", "activations: [f16, f16]", "twice"),
-    (FAMILY, "weight: u4", "weight: u9", "u9"),
+    (FAMILY, "weights: [u4]", "weights: [u9]", "u9"),
     (FAMILY, "layout: frag16", "layout: frag", "did you mean 'frag16'"),
     (FAMILY, "scales: [g32", "scales: [h32", "no granularity"),
     (FAMILY, "scales: [g32", "scales: [g32z", "no plain granularity"),

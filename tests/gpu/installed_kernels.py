@@ -67,8 +67,11 @@ def make_layer(form: WeightFormat, n: int, k: int, generator) -> tuple[Layer, Pa
         k,
         form.group_size,
         form.activation_dtype,
-        zero_point=form.has_zero_point,
+        zero_point=bool(form.scale.zero_point),
         generator=generator,
+        weight=form.weight,
+        scale_dtype=form.scale.dtype if form.group_size else None,
+        float_zero=form.scale.zero_point == "f",
     )
     return layer, packed_of(layer)
 
@@ -81,4 +84,7 @@ def packed_of(layer: Layer, device=None) -> PackedWeight:
         group_size=layer.group_size,
         activation=layer.activation,
         device=device,
+        weight=layer.weight,
+        scale_dtype=layer.scale_dtype,
+        second_scale=layer.second,
     )

@@ -26,7 +26,7 @@ def form(request, kernels):
     found = [f for f in kernels.free_formats() if f.activation == request.param]
     if not found:
         pytest.skip(f"no kernel for {request.param} activations runs unforced")
-    return max(found, key=lambda f: (f.has_zero_point, f.group_size or 0))
+    return max(found, key=lambda f: (bool(f.scale.zero_point), f.group_size or 0))
 
 
 def rows(form, m, k, generator, device="cuda"):

@@ -1,10 +1,11 @@
 """Dequantise and multiply in float64, with bounds derived from format, k and accumulator.
 
-Knows nothing of packed layouts. Bounds (u = half an ulp, relative):
+Knows nothing of packed layouts; tables of values are those that tests check against ml_dtypes. Bounds (u = half an ulp, relative):
 
-    weight        group scales: a kernel rounds each weight to the activation dtype or scales fp32
-                  sums; the reference makes both and a result has to fit one of them as a whole;
-                  channel scales: code - zero is exact, the scale is applied in fp32
+    weight        group scales of the activation dtype: a kernel rounds each weight to that dtype or
+                  scales fp32 sums; the reference makes both and a result has to fit one of them as
+                  a whole. Other group scales and channel scales are applied in fp32. Code - zero is
+                  exact, but for float zero points: one more rounding
     accumulation  fp32, one error of at most 2^-22 of the running sum per matrix step of 16 k, and a
                   few for partial sums: (k / 16 + 32) 2^-22, of sum |x| |w|
     output        one rounding to the output dtype (u_o), subnormals: half their spacing
@@ -12,9 +13,16 @@ Knows nothing of packed layouts. Bounds (u = half an ulp, relative):
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import torch
+
+from humming_runtime.contract.number_formats import (
+    BYTE_SCALES,
+    byte_scale_format,
+    weight_format,
+)
 
 MMA_K = 16
 PARTIAL_SUMS = 32
@@ -26,13 +34,18 @@ CHUNK_ROWS = 4096
 
 @dataclass(frozen=True)
 class Layer:
-    """codes (k, n); scale (G, n); zero (G, n) or None (8); group_size None: channel scales."""
+    """codes (k, n); scale (G, n) as numbers; zero (G, n), integers or numbers of the activation
+    dtype, or None (the midpoint of integers); second (n) fp32 or None; group_size None: channels.
+    """
 
     codes: torch.Tensor
     scale: torch.Tensor
     zero: torch.Tensor | None
     group_size: int | None
     activation: torch.dtype
+    weight: str = "u4"
+    scale_dtype: str | None = None  # None: the activation's
+    second: torch.Tensor | None = None
 
     @property
     def k(self) -> int:
@@ -42,10 +55,14 @@ class Layer:
     def n(self) -> int:
         return self.codes.shape[1]
 
+    @property
+    def float_zero(self) -> bool:
+        return self.zero is not None and self.zero.is_floating_point()
+
     def to(self, device: torch.device | str) -> Layer:
-        zero = None if self.zero is None else self.zero.to(device)
-        codes, scale = self.codes.to(device), self.scale.to(device)
-        return Layer(codes, scale, zero, self.group_size, self.activation)
+        names = ("codes", "scale", "zero", "second")
+        moved = {name: getattr(self, name) for name in names}
+        return replace(self, **{k: v if v is None else v.to(device) for k, v in moved.items()})
 
 
 def random_layer(
@@ -56,29 +73,83 @@ def random_layer(
     *,
     zero_point: bool,
     generator: torch.Generator,
+    weight: str = "u4",
+    scale_dtype: str | None = None,
+    float_zero: bool = False,
 ) -> Layer:
     """Scales vary by more than their group's neighbours, so that a wrong scale shows."""
     groups = 1 if group_size is None else -(-k // group_size)
     device = generator.device
-    scale = torch.rand((groups, n), generator=generator, device=device) * 0.03 + 0.002
-    zero = torch.randint(0, 16, (groups, n), generator=generator, device=device, dtype=torch.uint8)
-    codes = torch.randint(0, 16, (k, n), generator=generator, device=device, dtype=torch.uint8)
-    return Layer(codes, scale.to(activation), zero if zero_point else None, group_size, activation)
+    number = weight_format(weight)
+    limit = torch.finfo(activation).max
+    allowed = [c for c, v in enumerate(number.values) if math.isfinite(v) and abs(v) <= limit]
+    table = torch.tensor(allowed, dtype=torch.uint8, device=device)
+    codes = table[torch.randint(0, len(allowed), (k, n), generator=generator, device=device)]
+    if scale_dtype in BYTE_SCALES:
+        scale = _random_byte_scale(scale_dtype, (groups, n), generator)
+    else:
+        scale = torch.rand((groups, n), generator=generator, device=device) * 0.03 + 0.002
+        wide = group_size is None or scale_dtype == "f32"
+        scale = scale if wide else scale.to(_SCALES.get(scale_dtype, activation))
+        scale = scale.to(activation) if group_size is None else scale
+    zero = None
+    if zero_point and float_zero:
+        zero = torch.rand((groups, n), generator=generator, device=device) * number.codes
+        zero = zero.to(activation)
+    elif zero_point:
+        zero = torch.randint(0, number.codes, (groups, n), generator=generator, device=device)
+        zero = zero.to(torch.uint8)
+    second = None
+    if scale_dtype in ("e4m3", "e5m2", "e5m3"):
+        second = torch.rand(n, generator=generator, device=device) + 0.5
+    return Layer(codes, scale, zero, group_size, activation, weight, scale_dtype, second)
 
 
-def dequantize(layer: Layer, *, rounded: bool = False) -> torch.Tensor:
-    """(k, n) float64. rounded: to the activation dtype, as kernels may do with group scales."""
+_SCALES = {"f16": torch.float16, "bf16": torch.bfloat16}
+
+
+def _random_byte_scale(
+    word: str, shape: tuple[int, int], generator: torch.Generator
+) -> torch.Tensor:
+    """Numbers of a scale format of one byte, around 2^-6."""
+    number = byte_scale_format(word)
+    near = [v for v in number.values if math.isfinite(v) and 2.0**-8 <= v <= 2.0**-3]
+    table = torch.tensor(near, dtype=torch.float32, device=generator.device)
+    return table[torch.randint(0, len(near), shape, generator=generator, device=generator.device)]
+
+
+def dequantize(layer: Layer, *, rounded: bool = False, rounded_zero: bool = False) -> torch.Tensor:
+    """(k, n) float64. rounded: value times group scale in the activation dtype, as kernels may do;
+    rounded_zero: value minus a float zero point in the activation dtype.
+    """
+    number = weight_format(layer.weight)
     size = layer.k if layer.group_size is None else layer.group_size
     group = torch.arange(layer.k, device=layer.codes.device) // size
-    zero = 8.0 if layer.zero is None else layer.zero.double()[group]
-    weight = (layer.codes.double() - zero) * layer.scale.double()[group]
-    return weight.to(layer.activation).double() if rounded else weight
+    values = torch.tensor(number.values, dtype=torch.float64, device=layer.codes.device)
+    weight = values[layer.codes.long()]
+    if layer.zero is not None:
+        weight = weight - layer.zero.double()[group]
+    elif not number.is_float:
+        weight = weight - number.midpoint
+    if rounded_zero:
+        weight = weight.to(layer.activation).double()
+    weight = weight * layer.scale.double()[group]
+    if rounded:
+        weight = weight.to(layer.activation).double()
+    return weight if layer.second is None else weight * layer.second.double()
 
 
 def possible_weights(layer: Layer) -> list[torch.Tensor]:
     """What kernels may multiply with."""
-    exact = dequantize(layer)
-    return [exact] if layer.group_size is None else [exact, dequantize(layer, rounded=True)]
+    scaled = [False]
+    if layer.group_size is not None and layer.scale_dtype in (None, _word(layer.activation)):
+        scaled.append(True)
+    zeros = [False, True] if layer.float_zero else [False]
+    return [dequantize(layer, rounded=s, rounded_zero=z) for z in zeros for s in scaled]
+
+
+def _word(dtype: torch.dtype) -> str:
+    return {torch.float16: "f16", torch.bfloat16: "bf16"}[dtype]
 
 
 def worst_error(

@@ -68,11 +68,23 @@ def test_a_value_of_the_wrong_kind_is_refused(name, value):
         arguments.pack_into(bytearray(arguments.struct_size_bytes(maps=True)), {name: value})
 
 
-def test_every_weight_has_a_nibble_of_its_own():
+@pytest.mark.parametrize("bits", range(1, 9))
+def test_every_bit_of_a_packed_weight_belongs_to_one_code(bits):
     n, k = 32, 192
-    places = {layouts.frag16_nibble(i, j, k) for i in range(n) for j in range(k)}
-    assert len(places) == n * k
-    assert max(word for word, _ in places) * 4 + 4 == layouts.packed_weight_bytes(n, k)
+    seen = set()
+    for i, j in itertools.product(range(n), range(k)):
+        places = layouts.frag16_places(i, j, k, bits)
+        assert tuple(place.width for place in places) == layouts.planes(bits)
+        for place in places:
+            seen |= {(place.word, place.bit + at) for at in range(place.width)}
+    assert len(seen) == n * k * bits
+    assert max(word for word, _ in seen) * 4 + 4 == layouts.packed_weight_bytes(n, k, bits)
+
+
+def test_planes_are_powers_of_two_that_add_up():
+    for bits in range(1, 9):
+        assert sum(layouts.planes(bits)) == bits
+    assert layouts.planes(7) == (4, 2, 1)
 
 
 def test_every_scale_has_a_place_of_its_own():

@@ -9,7 +9,13 @@ import numpy as np
 import torch
 
 from humming_runtime.contract import layouts
+from humming_runtime.contract.number_formats import (
+    BYTE_SCALES,
+    byte_scale_format,
+    weight_format,
+)
 from humming_runtime.torch_layer.binding import operands_of
+from humming_runtime.torch_layer.weight_format import SCALE_STORAGE
 
 _DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16}
 
@@ -58,31 +64,48 @@ def write(address: int, values: torch.Tensor) -> None:
 
 
 def read_weight(given) -> torch.Tensor:
-    """(k, n) float64: (code - zero) * scale, grouped weights in the activation dtype."""
+    """(k, n) float64: (value - zero) * scale; grouped in the activation dtype where kernels may."""
     n, k, groups = given.n, given.k, given.groups
-    raw = read(given.weight, layouts.packed_weight_bytes(n, k), torch.uint8).numpy()
-    words = raw.view("<u4").astype(np.int64)
-    word, nibble = nibble_places(n, k)
-    codes = torch.from_numpy((words[word] >> (4 * nibble)) & 15).double()
+    number = weight_format(given.weight_dtype)
+    codes = read_codes(given.weight, n, k, number.bits)
+    values = torch.tensor(number.values, dtype=torch.float64)[codes]
     place = row_places(n, k, given.scale.group_size, groups)
     count = layouts.pad(n, layouts.TILE_N) * groups
-    zero = torch.tensor(8.0)
-    if given.weight_zero:
-        zero = read(given.weight_zero, count, torch.uint8).double()[place]
-    if not given.weight_scale:
-        return (codes - zero) * read(given.channel_scale, n, torch.float32).double()
     dtype = _DTYPES[given.activation]
-    scale = read(given.weight_scale, count, dtype).double()[place]
-    return ((codes - zero) * scale).to(dtype).double()
+    if given.weight_zero:
+        stored = torch.uint8 if given.scale.zero_point == "z" else dtype
+        values -= read(given.weight_zero, count, stored).double()[place]
+    elif not number.is_float:
+        values -= number.midpoint
+    second = read(given.channel_scale, n, torch.float32).double() if given.channel_scale else 1.0
+    if not given.weight_scale:
+        return values * second
+    word = given.scale.dtype
+    stored = read(given.weight_scale, count, SCALE_STORAGE[word])
+    if word in BYTE_SCALES:
+        stored = torch.tensor(byte_scale_format(word).values, dtype=torch.float64)[stored.long()]
+    product = values * stored.double()[place]
+    return (product.to(dtype).double() if word == given.activation else product) * second
+
+
+def read_codes(address: int, n: int, k: int, bits: int) -> torch.Tensor:
+    """(k, n) codes of packed weights, read plane by plane."""
+    raw = read(address, layouts.packed_weight_bytes(n, k, bits), torch.uint8).numpy()
+    words = raw.view("<u4").astype(np.int64)
+    codes, shift = np.zeros((k, n), np.int64), 0
+    for (word, bit), width in zip(plane_places(n, k, bits), layouts.planes(bits), strict=True):
+        codes |= ((words[word] >> bit) & ((1 << width) - 1)) << shift
+        shift += width
+    return torch.from_numpy(codes)
 
 
 @lru_cache
-def nibble_places(n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """(k, n) word and nibble of each weight."""
+def plane_places(n: int, k: int, bits: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(k, n) word and bit of each weight, for each plane."""
     padded = layouts.pad(k, layouts.TILE_K)
-    places = [[layouts.frag16_nibble(col, row, padded) for col in range(n)] for row in range(k)]
-    both = np.array(places)
-    return both[..., 0], both[..., 1]
+    every = [[layouts.frag16_places(c, r, padded, bits) for c in range(n)] for r in range(k)]
+    both = np.array([[[(p.word, p.bit) for p in places] for places in row] for row in every])
+    return [(both[:, :, plane, 0], both[:, :, plane, 1]) for plane in range(both.shape[2])]
 
 
 @lru_cache

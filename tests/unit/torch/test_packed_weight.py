@@ -10,9 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from humming_runtime.contract.variant_name import ZeroPoint
 from humming_runtime.errors import UsageError
 from humming_runtime.torch_layer import PackedWeight, WeightFormat, pack_codes
-from humming_runtime.torch_layer.weight_format import LayoutError, u4_format
+from humming_runtime.torch_layer.weight_format import LayoutError, format_of
 
 F16, BF16 = torch.float16, torch.bfloat16
 
@@ -23,12 +24,21 @@ def packed(group_size=64):
     return pack_codes(codes, scale, None, group_size=group_size, activation=F16)
 
 
-formats = st.builds(
-    u4_format,
+integer_formats = st.builds(
+    format_of,
     st.sampled_from([F16, BF16]),
+    st.sampled_from(["u1", "u4", "u7", "u8"]),
     st.sampled_from([None, 16, 32, 64, 128, 256]),
-    zero_point=st.booleans(),
+    zero=st.sampled_from(ZeroPoint),
 )
+float_formats = st.builds(
+    format_of,
+    st.sampled_from([F16, BF16]),
+    st.sampled_from(["e2m1", "e4m3", "e0m3", "e5m2"]),
+    st.sampled_from([16, 32, 128]),
+    scale=st.sampled_from([None, "f32", "e4m3", "e5m3", "e8m0"]),
+)
+formats = integer_formats | float_formats
 
 
 @given(formats)
@@ -59,7 +69,23 @@ def test_another_layout_is_refused_by_name(text, message):
 
 def test_float32_activations_are_refused():
     with pytest.raises(UsageError, match=r"activation dtype torch\.float32"):
-        u4_format(torch.float32, 64, zero_point=False)
+        format_of(torch.float32, "u4", 64)
+
+
+@pytest.mark.parametrize(
+    ("weight", "group", "more", "message"),
+    [
+        ("e6m1", None, {}, "e6m1 has 6 exponent bits, f16 holds 5"),
+        ("u9", None, {}, "'u9' is no weight format"),
+        ("e2m1", 32, {"zero": ZeroPoint.INTEGER}, "e2m1 is a float: it has no zero point"),
+        ("u4", None, {"scale": "e8m0"}, "channel scales are fp32"),
+        ("u4", 8, {}, "group_size is 8, expected 16, 32, 64 or a multiple of 128"),
+        ("u4", 32, {"scale": "u4"}, "group scales in 'u4'"),
+    ],
+)
+def test_a_format_that_no_kernel_has_is_refused_with_the_reason(weight, group, more, message):
+    with pytest.raises(UsageError, match=message):
+        format_of(F16, weight, group, **more)
 
 
 def test_pickling_keeps_everything_and_checks_the_layout_again(monkeypatch):
