@@ -1,9 +1,9 @@
 """A stand-in for nvcc: a copy of this file with a first line that names an interpreter.
 
-Beside the copy lie `include/`, `release` (a text) and `product` (the bytes of every cubin, with
-the symbol of a source whose name is as long as its own).
-FAKE_NVCC says how it behaves: good, slow, error, killed, spill, serialised, no output, truncated,
-full disk. Each compilation adds its source's name to `calls`.
+Beside the copy lie `include/`, `release` (a text) and `product` (the bytes of every cubin).
+FAKE_NVCC says how it behaves: good, named (a cubin has its source's symbol), slow, error, killed,
+spill, serialised, no output, truncated, full disk. Each compilation adds its source's name to
+`calls`.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def included(source):
     return seen
 
 
-def product_of(name):
-    image, symbol = (HERE / "product").read_bytes(), name.replace("-", "__").encode()
-    own = re.search(rb"\0(dense_\w+)\0", image)
-    return image.replace(own[1], symbol) if own and len(own[1]) == len(symbol) else image
+def with_symbol(image, symbol):
+    """Only one as long as the product's own."""
+    own = re.search(rb"\0(dense_\w+)\0", image)[1]
+    return image.replace(own, symbol) if len(own) == len(symbol) else image
 
 
 def compile_kernel(mode):
@@ -52,7 +52,9 @@ def compile_kernel(mode):
         calls.write(source.stem + "\n")
     files = " ".join(map(str, included(source)))
     value_of("-MF").write_text(f"{value_of('-MT')}: {files}\n")
-    image = product_of(source.stem)
+    image = (HERE / "product").read_bytes()
+    if mode == "named":
+        image = with_symbol(image, source.stem.replace("-", "__").encode())
     if mode == "slow":
         out.write_bytes(image[:100])
         time.sleep(float(os.environ.get("FAKE_NVCC_SECONDS", "60")))

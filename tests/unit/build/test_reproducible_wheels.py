@@ -22,8 +22,9 @@ NOBODY = 65534
 
 
 @pytest.fixture
-def reference(options, tmp_path):
+def reference(options, tmp_path, monkeypatch):
     """The wheel's bytes as this process builds it."""
+    monkeypatch.setenv("FAKE_NVCC", "named")  # for processes of the tests too
     assert main([*options, "--select", SELECT, "-q"]) == 0
     return wheel_in(tmp_path / "dist")
 
