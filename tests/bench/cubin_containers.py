@@ -27,6 +27,7 @@ import sys
 import tarfile
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -54,10 +55,11 @@ from tests.bench.container_forms import (
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _DROP = Path("/proc/sys/vm/drop_caches")
-INSTALLS, COLD_RUNS, WARM_RUNS, DECOMPRESSIONS = 5, 9, 200, 15
+INSTALLS, COLD_RUNS, WARM_RUNS, DECOMPRESSIONS = 5, 15, 200, 31
 ALL_RUNS, VERIFICATIONS = 3, 3
 RECOMPILED = 10
-_SECTOR = 512
+_SECTOR, _REST_SECONDS = 512, 0.1
+_MEMORY_FOLDER = Path("/dev/shm")
 
 
 class Cold:
@@ -70,6 +72,7 @@ class Cold:
         os.sync()
         if self.way == "drop_caches":
             _DROP.write_text("3\n", encoding="ascii")
+            time.sleep(_REST_SECONDS)  # what else runs here reads its own files again
             return
         for path in root.rglob("*"):
             if path.is_file():
@@ -168,30 +171,33 @@ def layer_bytes(root: Path) -> int:
     return len(stream.getvalue())
 
 
-def read_times(form: Form, root: Path, cold: Cold) -> dict[str, dict[str, float]]:
-    """File to checked image, of one kernel in microseconds and of all in milliseconds."""
-    found = {}
-    for name, make in READERS[form.name].items():
-        step = len(form.kernels) // COLD_RUNS
-        cold_one, cold_all, warm_all = [], [], []
-        _read(make, root, form.kernels)
-        for kernel in form.kernels[step // 2 :: step][:COLD_RUNS]:
-            cold(root)
-            cold_one.append(seconds(partial(_read, make, root, [kernel])))
-        for _ in range(ALL_RUNS):
-            cold(root)
-            cold_all.append(seconds(partial(_read, make, root, form.kernels)))
-            warm_all.append(seconds(partial(_read, make, root, form.kernels)))
-        warm = [
-            seconds(partial(_read, make, root, [form.kernels[index * 7 % len(form.kernels)]]))
-            for index in range(WARM_RUNS)
-        ]
-        found[name] = {
-            "one_cold_us": median(1e6 * value for value in cold_one),
-            "one_warm_us": median(1e6 * value for value in warm),
-            "all_cold_ms": median(1e3 * value for value in cold_all),
-            "all_warm_ms": median(1e3 * value for value in warm_all),
-        }
+def read_times(forms: list[Form], room: Path, cold: Cold) -> dict[str, dict[str, dict]]:
+    """File to checked image, by form and reader, of one kernel in microseconds and of all in
+    milliseconds; in rounds over the readers, as the installations are.
+    """
+    readers = [(form, name, make) for form in forms for name, make in READERS[form.name].items()]
+    times = {name: defaultdict(list) for _, name, _ in readers}
+    count = len(forms[0].kernels)
+    for index in range(COLD_RUNS):
+        for form, name, make in readers:
+            kernel = form.kernels[(2 * index + 1) * count // (2 * COLD_RUNS)]
+            call = partial(_read, make, room / form.name, [kernel])
+            cold(room / form.name)
+            times[name]["one_cold_us"].append(1e6 * seconds(call))
+    for _ in range(ALL_RUNS):
+        for form, name, make in readers:
+            call = partial(_read, make, room / form.name, form.kernels)
+            cold(room / form.name)
+            times[name]["all_cold_ms"].append(1e3 * seconds(call))
+            times[name]["all_warm_ms"].append(1e3 * seconds(call))
+    for index in range(WARM_RUNS):
+        for form, name, make in readers:
+            kernel = form.kernels[index * 7 % count]
+            call = partial(_read, make, room / form.name, [kernel])
+            times[name]["one_warm_us"].append(1e6 * seconds(call))
+    found: dict[str, dict[str, dict]] = {form.name: {} for form in forms}
+    for form, name, _ in readers:
+        found[form.name][name] = {key: median(values, 1) for key, values in times[name].items()}
     return found
 
 
@@ -252,33 +258,38 @@ def project_build_seconds(source: Source, room: Path) -> float:
 def decompression(source: Source, fatbinary: Path, cuobjdump: Path) -> dict[str, object]:
     """CPU time of cuobjdump for all kernels in one fatbin, compressed less not compressed."""
     cubins = [(entry["name"], source.cubin(entry)) for entry in source.entries]
-    least: dict[str, float] = {}
+    used: dict[str, list[float]] = {"size": [], "none": []}
     size: dict[str, int] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for mode in ("size", "none"):
+    in_memory = str(_MEMORY_FOLDER) if os.access(_MEMORY_FOLDER, os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=in_memory) as folder:
+        for mode in used:
             path = Path(folder, f"{mode}.fatbin")
             path.write_bytes(fatbin_of(fatbinary, mode, cubins, folder))
             size[mode] = path.stat().st_size
         for _ in range(DECOMPRESSIONS):
-            for mode in size:
-                used = _extraction_seconds(cuobjdump, Path(folder, f"{mode}.fatbin"), cubins)
-                least[mode] = min(used, least.get(mode, used))
-    extra = least["size"] - least["none"]
+            for mode, times in used.items():
+                path = Path(folder, f"{mode}.fatbin")
+                times.append(_extraction_seconds(cuobjdump, path, cubins, in_memory))
+    extra = [1e6 * (a - b) / len(cubins) for a, b in zip(used["size"], used["none"], strict=True)]
+    low, _, high = statistics.quantiles(extra, n=4)
     return {
-        "method": "cuobjdump --extract-elf all, least CPU time of "
-        f"{DECOMPRESSIONS} runs, compressed less not compressed; images equal the cubins",
+        "method": "cuobjdump --extract-elf all, CPU time, compressed less not compressed; median "
+        f"and quartiles of {DECOMPRESSIONS} pairs; images equal the cubins",
         "kernels": len(cubins),
         "compressed_bytes": size["size"],
         "plain_bytes": size["none"],
-        "compressed_ms": round(1e3 * least["size"], 2),
-        "plain_ms": round(1e3 * least["none"], 2),
-        "per_kernel_us": round(1e6 * extra / len(cubins), 1),
+        "compressed_ms": median(1e3 * value for value in used["size"]),
+        "plain_ms": median(1e3 * value for value in used["none"]),
+        "per_kernel_us": median(extra, 1),
+        "per_kernel_us_quartiles": [round(low, 1), round(high, 1)],
     }
 
 
-def _extraction_seconds(cuobjdump: Path, fatbin: Path, cubins: list[tuple[str, bytes]]) -> float:
+def _extraction_seconds(
+    cuobjdump: Path, fatbin: Path, cubins: list[tuple[str, bytes]], room: str | None
+) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=room) as folder:
         run([str(cuobjdump), "--extract-elf", "all", str(fatbin)], cwd=folder)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         images = {path.read_bytes() for path in Path(folder).iterdir()}
@@ -325,9 +336,9 @@ def measure(files: Files, wheel_name: str, fatbinary: Path | None, cold: Cold) -
         for form_name, facts in installed(forms, wheels, room).items():
             found[form_name] |= facts
             print(form_name, json.dumps(facts), flush=True)
-        for form in forms:
-            found[form.name]["read"] = read_times(form, room / form.name, cold)
-            print(form.name, json.dumps(found[form.name]["read"]), flush=True)
+        for form_name, facts in read_times(forms, room, cold).items():
+            found[form_name]["read"] = facts
+            print(form_name, json.dumps(facts), flush=True)
         today = room / "files"
         result = {
             "kernels": len(source.entries),
