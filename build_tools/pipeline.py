@@ -106,18 +106,19 @@ def build_arch(request: BuildRequest, whole: ArchPlan, notes: Notes) -> WheelRes
             path = write_shard(work, manifest, facts, request.output)
             notes.say(f"{plan.arch.name}: shard {shards.shard} in {path}")
         elif request.until == "wheel":
-            wheel = finish_wheel(work, manifest, request.budgets, request.output)
+            compiler = request.toolchain.digest
+            wheel = finish_wheel(work, manifest, compiler, request.budgets, request.output)
         page = write_page(work, manifest, compiled, kernels)
         notes.say(summary(plan, compiled, kernels, wheel, page, time.monotonic() - started))
         return wheel
 
 
 def finish_wheel(
-    work: WorkFolder, manifest: Manifest, budgets: Budgets, output: Path
+    work: WorkFolder, manifest: Manifest, compiler_sha256: str, budgets: Budgets, output: Path
 ) -> WheelResult:
     """The wheel of a work folder with all cubins. Raises: BudgetError, DiskError."""
     check = partial(require_budget, budgets, manifest.profile)
-    return build_wheel(work, manifest, output, read_license(), check)
+    return build_wheel(work, manifest, compiler_sha256, output, read_license(), check)
 
 
 def _compile(

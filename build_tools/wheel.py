@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from hatchling.builders.utils import get_reproducible_timestamp
 from hatchling.builders.wheel import WheelBuilder
 
 from build_tools.errors import UsageError
@@ -45,6 +46,7 @@ classifiers = [
 packages = ["{package}"]
 core-metadata-version = "2.4"
 ignore-vcs = true
+sbom-files = ["{sbom}"]
 
 [tool.hatch.build.targets.wheel.force-include]
 {cubins}
@@ -86,21 +88,23 @@ def wheel_file_name(manifest: Manifest) -> str:
 def build_wheel(
     work: WorkFolder,
     manifest: Manifest,
+    compiler_sha256: str,
     folder: Path,
     license_text: str,
     check: Callable[[str, bytes], None] = lambda _name, _content: None,
 ) -> WheelResult:
     """Write the wheel into `folder` unless it holds just this one already.
 
-    check: is given file name and bytes; what it raises leaves no wheel. Raises: DiskError.
+    compiler_sha256: for the SBOM, as `Toolchain.digest`. check: is given file name and bytes;
+    what it raises leaves no wheel. Raises: DiskError.
     """
     path = folder / wheel_file_name(manifest)
-    key = _key(manifest, license_text)
+    key = _key(manifest, compiler_sha256, license_text)
     known = _known(work, path, key)
     if known is not None:
         check(path.name, path.read_bytes())
         return known
-    _write_project(work, manifest, license_text)
+    _write_project(work, manifest, compiler_sha256, license_text)
     try:
         staging = work.root / "staging"
         built = next(WheelBuilder(str(work.wheel_project)).build(directory=str(staging)))
@@ -124,9 +128,14 @@ def require_epoch() -> None:
         raise UsageError.of("SOURCE_DATE_EPOCH", message, "export SOURCE_DATE_EPOCH=$(date +%s)")
 
 
-def _write_project(work: WorkFolder, manifest: Manifest, license_text: str) -> None:
+def _write_project(
+    work: WorkFolder, manifest: Manifest, compiler_sha256: str, license_text: str
+) -> None:
     """The folder that hatchling packs; cubins are named there and not copied."""
+    from build_tools.wheel_sbom import wheel_sbom  # noqa: PLC0415  slow, and few runs write a wheel
+
     package = import_name(manifest)
+    sbom = f"{manifest.package}.cdx.json"
     cubins = (f'"../{kernel.file}" = "{package}/{kernel.file}"' for kernel in manifest.kernels)
     cuda_major = major_of(manifest.cuda)
     project = _PROJECT.format(
@@ -136,6 +145,7 @@ def _write_project(work: WorkFolder, manifest: Manifest, license_text: str) -> N
         cuda_major=cuda_major,
         group=ENTRY_POINT_GROUP,
         package=package,
+        sbom=sbom,
         cubins="\n".join(cubins),
     )
     readme = _README.format(
@@ -150,6 +160,9 @@ def _write_project(work: WorkFolder, manifest: Manifest, license_text: str) -> N
         "pyproject.toml": project,
         "README.md": readme,
         "LICENSE": license_text,
+        sbom: wheel_sbom(
+            manifest, wheel_file_name(manifest), compiler_sha256, get_reproducible_timestamp()
+        ),
         f"{package}/__init__.py": _INIT.format(arch=manifest.arch),
         f"{package}/manifest.json": to_json(manifest),
     }
@@ -157,11 +170,11 @@ def _write_project(work: WorkFolder, manifest: Manifest, license_text: str) -> N
         write_if_changed(work.wheel_project / name, text)
 
 
-def _key(manifest: Manifest, license_text: str) -> str:
+def _key(manifest: Manifest, compiler_sha256: str, license_text: str) -> str:
     """Everything that the wheel's bytes depend on."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    text = "\0".join((to_json(manifest), license_text, epoch, _PROJECT, _README, _INIT))
-    return hashlib.sha256(text.encode()).hexdigest()
+    parts = (to_json(manifest), compiler_sha256, license_text, epoch, _PROJECT, _README, _INIT)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def _known(work: WorkFolder, path: Path, key: str) -> WheelResult | None:

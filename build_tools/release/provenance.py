@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from build_tools import __version__
 from build_tools.release.release_files import ReleaseWheel
-from build_tools.release.sbom import sources_sha256
+from build_tools.wheel_sbom import sources_sha256
 from humming_runtime.verify.dsse_envelope import STATEMENT_TYPE
 
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"

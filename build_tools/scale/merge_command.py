@@ -73,4 +73,5 @@ def _merge_arch(
     folder = WorkFolder(work / arch)
     with locked(folder, lambda: None):
         gather(shards, folder)
-        return finish_wheel(folder, manifest, planned.budgets(), output)
+        compiler = first.facts.compiler_sha256
+        return finish_wheel(folder, manifest, compiler, planned.budgets(), output)

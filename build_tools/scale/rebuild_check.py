@@ -12,6 +12,8 @@ from build_tools.file_writes import sha256_file
 from build_tools.release.kernel_wheel import KernelWheel
 from humming_runtime.contract.manifest import KernelEntry, Manifest
 
+_SBOM_HINT = "SOURCE_DATE_EPOCH of its build, its compiler; the same cyclonedx-python-lib"
+
 
 def sample_of(names: Sequence[str], count: int, seed: str) -> tuple[str, ...]:
     """`count` names or all of them; the same for the same seed, by name."""
@@ -41,7 +43,9 @@ def archive_differences(published: KernelWheel, rebuilt: Path) -> list[Fault]:
     if not names:
         hint = "SOURCE_DATE_EPOCH of its build; the same versions of zlib and hatchling"
         return [Fault(place, "equal files in another archive: times or compression differ", hint)]
-    return [Fault(place, f"{name} differs", None) for name in names]
+    return [
+        Fault(place, f"{name} differs", _SBOM_HINT if "/sboms/" in name else None) for name in names
+    ]
 
 
 def _entry_differences(published: KernelEntry, rebuilt: KernelEntry) -> list[str]:

@@ -37,7 +37,9 @@ def data_wheel(tmp_path_factory):
     sources = render_sources(ROOT / "templates", [planned])
     plan = ArchPlan(arch, "default", (planned,), ())
     manifest = make_manifest(plan, [kernel], sources, TOOLCHAIN, [])
-    return build_wheel(work, manifest, folder / "dist", license_file().read_text()).path
+    return build_wheel(
+        work, manifest, TOOLCHAIN.digest, folder / "dist", license_file().read_text()
+    ).path
 
 
 @pytest.fixture(scope="session")

@@ -55,4 +55,6 @@ def small_kernel_wheel(folder, arch, targets=(None,), **changes):
     plan = ArchPlan(archs()[arch], "default", tuple(planned), ())
     sources = render_sources(ROOT / "templates", planned)
     manifest = replace(make_manifest(plan, kernels, sources, toolchain, []), **changes)
-    return build_wheel(work, manifest, folder / "dist", license_file().read_text()).path
+    return build_wheel(
+        work, manifest, toolchain.digest, folder / "dist", license_file().read_text()
+    ).path

@@ -65,6 +65,20 @@ def test_a_flipped_byte_anywhere_in_a_wheel_is_found_against_its_sums(data_wheel
         assert verify(capsys, wrong, "--against", sums)[0] == RuntimeExit.INTEGRITY, f"byte {at}"
 
 
+def test_a_changed_sbom_is_found_by_the_wheels_own_record(data_wheel, tmp_path, capsys):
+    wrong = tmp_path / data_wheel.name
+    with zipfile.ZipFile(data_wheel) as old, zipfile.ZipFile(wrong, "w") as new:
+        (sbom,) = [name for name in old.namelist() if "/sboms/" in name]
+        for name in old.namelist():
+            content = bytearray(old.read(name))
+            if name == sbom:
+                content[len(content) // 2] ^= 1
+            new.writestr(name, bytes(content))
+    code, report = verify(capsys, wrong)
+    assert code == RuntimeExit.INTEGRITY
+    assert any(sbom in finding["place"] for finding in report["findings"])
+
+
 def test_a_wheel_that_the_sums_do_not_list_is_refused(data_wheel, runtime_wheel, tmp_path, capsys):
     sums = tmp_path / "SHA256SUMS"
     sums.write_text(sums_of(runtime_wheel))

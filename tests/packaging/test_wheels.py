@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import json
 import os
 import platform
 import shutil
@@ -17,6 +18,8 @@ from base64 import urlsafe_b64encode
 from pathlib import Path
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
 from build_tools.native_build import MACHINES
 
@@ -98,6 +101,32 @@ def test_a_kernel_wheel_holds_data_licence_and_entry_point(data_wheel):
         assert "[humming.cubins]\nsm_90 = humming_cubins_sm90_cu13" in archive.read(points).decode()
         assert f"humming_cubins_sm90_cu13/cubins/{NAME}.cubin" in names
         assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_a_kernel_wheel_has_a_valid_sbom(data_wheel):
+    place = "humming_cubins_sm90_cu13-0.1.0.dist-info/sboms/humming-cubins-sm90-cu13.cdx.json"
+    with zipfile.ZipFile(data_wheel) as archive:
+        text = archive.read(place).decode()
+        manifest = archive.read("humming_cubins_sm90_cu13/manifest.json")
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    bom = json.loads(text)
+    wheel, (compiler,) = bom["metadata"]["component"], bom["components"]
+    assert wheel["purl"] == f"pkg:pypi/humming-cubins-sm90-cu13@0.1.0?file_name={data_wheel.name}"
+    facts = properties(wheel)
+    assert facts["manifest-sha256"] == hashlib.sha256(manifest).hexdigest()
+    assert facts["kernels"] == "1"
+    assert len(facts["sources-sha256"]) == 64
+    assert (compiler["name"], compiler["version"]) == ("cuda-compiler", "13.0")
+    assert compiler["scope"] == "excluded"
+    assert properties(compiler)["programs-sha256"] == "0" * 64
+    assert properties(compiler)["engine"] == "nvcc"
+    used = {one["ref"]: one.get("dependsOn", []) for one in bom["dependencies"]}
+    assert used[wheel["bom-ref"]] == [compiler["bom-ref"]]
+    assert bom["metadata"]["timestamp"] == "2020-02-02T00:00:00+00:00"
+
+
+def properties(component):
+    return {one["name"].removeprefix("humming:"): one["value"] for one in component["properties"]}
 
 
 def test_the_runtime_lists_kernels_without_torch_or_gpu(environment):

@@ -1,8 +1,9 @@
 """A stand-in for nvcc: a copy of this file with a first line that names an interpreter.
 
 Beside the copy lie `include/`, `release` (a text) and `product` (the bytes of every cubin).
-FAKE_NVCC says how it behaves: good, slow, error, killed, spill, serialised, no output, truncated,
-full disk. Each compilation adds its source's name to `calls`.
+FAKE_NVCC says how it behaves: good, named (a cubin has its source's symbol), slow, error, killed,
+spill, serialised, no output, truncated, full disk. Each compilation adds its source's name to
+`calls`.
 """
 
 from __future__ import annotations
@@ -39,6 +40,12 @@ def included(source):
     return seen
 
 
+def with_symbol(image, symbol):
+    """Only one as long as the product's own."""
+    own = re.search(rb"\0(dense_\w+)\0", image)[1]
+    return image.replace(own, symbol) if len(own) == len(symbol) else image
+
+
 def compile_kernel(mode):
     out, source = value_of("-o"), Path(sys.argv[-1])
     with (HERE / "calls").open("a") as calls:
@@ -46,6 +53,8 @@ def compile_kernel(mode):
     files = " ".join(map(str, included(source)))
     value_of("-MF").write_text(f"{value_of('-MT')}: {files}\n")
     image = (HERE / "product").read_bytes()
+    if mode == "named":
+        image = with_symbol(image, source.stem.replace("-", "__").encode())
     if mode == "slow":
         out.write_bytes(image[:100])
         time.sleep(float(os.environ.get("FAKE_NVCC_SECONDS", "60")))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import colorsys
 import json
 import re
+import time
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -15,13 +17,16 @@ from hypothesis import strategies as st
 from build_tools.cubin import read_facts
 from build_tools.facts import BuiltKernel
 from build_tools.html_report.coverage import coverage
-from build_tools.html_report.page import group_tiles, page_text
+from build_tools.html_report.markup import _SHADE
+from build_tools.html_report.page import page_text
+from build_tools.html_report.shapes import FRAME as PAGE_FRAME
+from build_tools.html_report.shapes import LETTER_WIDTH, group_tiles, timeline
 from build_tools.html_report.timeline import Span, lanes, last_run
 from build_tools.html_report.treemap import Rectangle, squarify
 from build_tools.ninja_run import Compiled
 from build_tools.plan import Planned
 from humming_runtime.contract.manifest import from_json
-from humming_runtime.contract.variant_name import Variant
+from humming_runtime.contract.variant_name import ScaleScheme, Variant
 
 FRAME = Rectangle(10.0, 20.0, 960.0, 420.0)
 NOTHING = Compiled((), (), ())
@@ -49,6 +54,9 @@ class Page(HTMLParser):
         self.attributes += attrs
         if tag != "meta":
             self.open.append(tag)
+
+    def handle_startendtag(self, _tag, attrs):
+        self.attributes += attrs
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
@@ -110,16 +118,56 @@ def test_a_pause_of_a_minute_ends_a_run():
     assert last_run([]) == ()
 
 
-def test_coverage_counts_each_format_by_op_and_target():
+def test_coverage_counts_each_format_by_op_schedule_and_target():
     table = coverage(k.planned.variant for k in kernels())
-    assert table.columns == (("dense", "sm_90a"), ("moe", "sm_90a"))
+    assert table.columns == (("dense", "decode", "sm_90a"), ("moe", "decode", "sm_90a"))
     assert table.rows == (("bf16_u4_ch", (2, 1)),)
 
 
 def test_groups_hold_the_tiles_of_their_kernels():
     groups = group_tiles(kernels())
     assert [len(g.kernels) for g in groups] == [2, 1]
-    assert groups[0].box.area == pytest.approx(2 * groups[1].box.area)
+    assert groups[0].shape.box.area == pytest.approx(2 * groups[1].shape.box.area)
+
+
+def test_a_label_is_there_where_it_has_room():
+    (first, *_) = kernels()
+    sized = [
+        replace(
+            first,
+            planned=Planned(
+                replace(first.planned.variant, op=op, scale=ScaleScheme("g", group_size=size)),
+                "f",
+                None,
+                None,
+            ),
+            facts=replace(first.facts, size_bytes=10 * size),
+        )
+        for size in (1, 10, 1000, 5000)
+        for op in ("dense", "moe")
+    ]
+    groups = group_tiles(sized)
+    assert {len(group.lines) for group in groups} == {0, 2}
+    for group in groups:
+        assert all(len(line) * LETTER_WIDTH <= group.shape.box.width for line in group.lines)
+
+
+@pytest.mark.parametrize("hue", range(0, 360, 5))
+def test_white_labels_have_contrast_on_every_colour(hue):
+    saturation, lightness = (float(part.rstrip("%")) / 100 for part in _SHADE.split())
+    parts = colorsys.hls_to_rgb(hue / 360, lightness, saturation)
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    assert 1.05 / (luminance + 0.05) >= 4.5  # WCAG 2, AA
+
+
+@pytest.mark.parametrize("seconds", [0.01, 0.3, 7, 59, 61, 218.5, 3599, 36000])
+def test_the_timeline_has_a_few_round_times_inside_the_drawing(seconds):
+    one = replace(kernels()[0], milliseconds=round(seconds * 1e3))
+    ticks = timeline([one]).ticks
+    assert 1 <= len(ticks) <= 13
+    assert ticks[0].label == "0 s"
+    assert all(0 <= tick.x <= PAGE_FRAME.width for tick in ticks)
 
 
 def test_texts_are_escaped(manifest):
@@ -138,8 +186,38 @@ def test_the_page_is_well_formed_and_needs_nothing_else(manifest):
     assert text == page_text(manifest, NOTHING, kernels())
 
 
-def test_a_page_without_kernels_or_times_is_a_page(manifest):
-    assert "No start of a compilation" in page_text(manifest, NOTHING, [])
+def test_a_page_without_kernels_says_so_and_has_no_empty_sections(manifest):
+    text = page_text(manifest, NOTHING, [])
+    Page(text)
+    assert "No kernel is in this build" in text
+    assert "<h2>" not in text
+
+
+def test_a_page_without_times_says_so(manifest):
+    text = page_text(manifest, NOTHING, [replace(k, started=None) for k in kernels()])
+    assert "No start of a compilation" in text
+    assert "timeline" not in text
+
+
+def test_spills_and_holes_in_the_coverage_are_marked(manifest):
+    text = page_text(manifest, NOTHING, kernels())
+    alarms = re.findall(r'<td class="alarm">([^<]+)</td>', text)
+    assert alarms == ["4", "8"]  # bytes
+    assert "<dd>2 kernels spill</dd>" in text
+    other = kernels()[2]
+    scale = replace(other.planned.variant.scale, zero_point="z")
+    hole = replace(
+        other, planned=Planned(replace(other.planned.variant, scale=scale), "f", None, None)
+    )
+    text = page_text(manifest, NOTHING, [*kernels()[:2], hole])
+    assert text.count('<td class="alarm">none</td>') == 2
+
+
+def test_first_and_later_pages_of_a_process_take_milliseconds(manifest):
+    many = kernels() * 100
+    started = time.process_time()
+    page_text(manifest, NOTHING, many)
+    assert time.process_time() - started < 0.1  # 15 ms on a free machine
 
 
 @pytest.mark.parametrize("until", ["cubins", "wheel"])

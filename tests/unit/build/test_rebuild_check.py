@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+
 import pytest
 from fake_build import VARIANT
 from hypothesis import given
@@ -67,6 +69,19 @@ def test_another_release_of_the_compiler_is_the_hint(check, wheel, nvcc, capsys)
 
 def test_other_archive_bytes_are_found_by_all_alone(check, wheel, monkeypatch, capsys):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    assert check(wheel, "-q") == 0
+    assert check(wheel, "-q", "--all") == 12
+    error = capsys.readouterr().err
+    assert "/sboms/humming-cubins-sm90-cu13.cdx.json differs" in error
+    assert "hint: SOURCE_DATE_EPOCH of its build" in error
+
+
+def test_equal_files_in_another_archive_are_found_by_all_alone(check, wheel, capsys):
+    with zipfile.ZipFile(wheel) as archive:
+        files = {info: archive.read(info) for info in archive.infolist()}
+    with zipfile.ZipFile(wheel, "w", compression=zipfile.ZIP_STORED) as archive:
+        for info, content in files.items():
+            archive.writestr(info, content, compress_type=zipfile.ZIP_STORED)
     assert check(wheel, "-q") == 0
     assert check(wheel, "-q", "--all") == 12
     assert "equal files in another archive" in capsys.readouterr().err
