@@ -20,7 +20,11 @@ BROKEN = [
     (FAMILY, "weights: [u4]", "weights: [u9]", "u9"),
     (FAMILY, "layout: frag16", "layout: frag", "did you mean 'frag16'"),
     (FAMILY, "scales: [g32", "scales: [h32", "no granularity"),
-    (FAMILY, "scales: [g32", "scales: [g32z", "no plain granularity"),
+    (FAMILY, "scales: [g32", "scales: [g32z", "zero points are listed under zero_points"),
+    (FAMILY, "scales: [g32", "scales: [g48", "group sizes are 16, 32, 64, 128"),
+    (FAMILY, "scales: [g32", "scales: [chf32", "channel scales are fp32"),
+    (FAMILY, "weights: [u4]", "weights: [u4, e2m1]", "floats have no zero point (e2m1)"),
+    (FAMILY, "scales: [g32", "scales: [g32f32", "with g32f32 scales at most 128"),
     (FAMILY, "scales: [g32, g64", "scales: [g32, g32", "listed twice"),
     (FAMILY, "zero_points: [none, integer]", "zero_points: [none, int]", "int"),
     (FAMILY, "scales:", "scale:", "scale"),
@@ -88,7 +92,8 @@ def test_the_line_and_column_are_those_of_the_word(folder):
 
 
 def test_faults_of_all_files_come_at_once(folder):
-    for file, old, new, _ in (BROKEN[0], BROKEN[22], BROKEN[30]):
+    for name in (FAMILY, ARCHS, PROFILES):
+        file, old, new, _ = next(broken for broken in BROKEN if broken[0] == name)
         break_spec(folder, file, old, new)
     with pytest.raises(SpecError) as caught:
         load_specs(folder)

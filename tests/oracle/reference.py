@@ -1,6 +1,7 @@
 """Dequantise and multiply in float64, with bounds derived from format, k and accumulator.
 
-Knows nothing of packed layouts; tables of values are those that tests check against ml_dtypes. Bounds (u = half an ulp, relative):
+Knows nothing of packed layouts; tests check the tables of values against ml_dtypes. Bounds (u =
+half an ulp, relative):
 
     weight        group scales of the activation dtype: a kernel rounds each weight to that dtype or
                   scales fp32 sums; the reference makes both and a result has to fit one of them as

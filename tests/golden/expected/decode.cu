@@ -6,7 +6,8 @@ namespace humming {
 
 struct Traits {
   using Activation = dtype::f16;
-  using Scales = ScaleGroups<1, ZeroPoint::kInteger>;
+  using Weight = weight::Integer<4>;
+  using Scales = ScaleGroups<1, dtype::f16, ZeroPoint::kInteger>;
   static constexpr int kTileM = 8;
   static constexpr int kTileN = 32;
   static constexpr int kTileK = 1024;

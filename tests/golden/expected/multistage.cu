@@ -6,7 +6,8 @@ namespace humming {
 
 struct Traits {
   using Activation = dtype::f16;
-  using Scales = ScaleGroups<0, ZeroPoint::kMidpoint>;
+  using Weight = weight::Integer<4>;
+  using Scales = ScaleGroups<0, dtype::f16, ZeroPoint::kMidpoint>;
   using Tier = tier::turing;
   static constexpr int kTileM = 16;
   static constexpr int kTileN = 32;

@@ -6,7 +6,8 @@ namespace humming {
 
 struct Traits {
   using Activation = dtype::bf16;
-  using Scales = ScaleGroups<4, ZeroPoint::kMidpoint>;
+  using Weight = weight::Integer<4>;
+  using Scales = ScaleGroups<4, dtype::bf16, ZeroPoint::kMidpoint>;
   static constexpr int kTileM = 64;
   static constexpr int kTileN = 128;
   static constexpr int kTileK = 128;

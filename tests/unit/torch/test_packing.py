@@ -150,7 +150,7 @@ def test_scales_and_zero_points_lie_where_the_contract_says_and_padding_is_0(lay
 @pytest.mark.parametrize("word", BYTE_SCALES)
 def test_scales_of_one_byte_may_be_given_as_numbers(word):
     number = byte_scale_format(word)
-    finite = [c for c in range(256) if c not in number.special_codes and c not in (0x80,)]
+    finite = [c for c in range(256) if c not in number.special_codes and c != 0x80]
     codes = torch.tensor(finite[: len(finite) // 16 * 16], dtype=torch.uint8).view(-1, 16)
     numbers = torch.tensor(number.values, dtype=torch.float64)[codes.long()]
     weight = torch.zeros((16 * codes.shape[0], 16), dtype=torch.uint8)
