@@ -102,7 +102,7 @@ def test_a_folder_that_cannot_be_written_is_a_fault_of_the_disk(build, tmp_path,
 
 def test_failures_of_several_archs_come_together(options, monkeypatch, capsys):
     monkeypatch.setenv("FAKE_NVCC", "error")
-    select = ["--select", "dense_f16_*_ch_*_{ada,ampere}-multistage_t16x32x256_*"]
+    select = ["--select", "dense_f16_u4_*_ch_*_{ada,ampere}-multistage_t16x32x256_*"]
     assert main([*options, "--arch", "8.0,8.9", *select]) == 6
     error = capsys.readouterr().err
     assert "sm_80: failed" in error

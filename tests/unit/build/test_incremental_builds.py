@@ -73,7 +73,7 @@ def test_a_cubin_that_was_changed_by_hand_is_made_again(build, tmp_path):
 
 def test_outputs_of_another_profile_are_kept(build, tmp_path, compiled):
     assert build("-q") == 0
-    assert build("-q", "--profile", "proof", select="dense_f16_*_ch_*_t8x64x*") == 8
+    assert build("-q", "--profile", "proof", select="dense_f16_u4_*_ch_*_t8x64x*") == 8
     assert build("-q") == 0
     assert compiled().count(VARIANT) == 1
 

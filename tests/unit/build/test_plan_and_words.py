@@ -78,7 +78,18 @@ def test_proof_builds_every_tier_for_hopper():
 
 def test_the_default_profile_covers_every_format_and_its_kernels_have_costs():
     (plan,) = make_plan(SPECS, [ARCHS["sm_90"]], "default")
-    assert len({item.variant.format for item in plan.build}) == 16
+    formats = {item.variant.format for item in plan.build}
+    assert {variant for variant in formats if "_u4_" in variant} == {
+        f"{word}_u4_{scale}"
+        for word in ("f16", "bf16")
+        for scale in (
+            *(f"g{size}{zero}{word}" for size in (32, 64, 128) for zero in ("", "z")),
+            *("ch", "chz"),
+        )
+    }
+    for word in ("f16", "bf16"):  # checkpoints in fp8, MXFP4, NVFP4, GPTQ of 2, 3 and 8 bits
+        wanted = ("e4m3_ch", "e4m3_g128f32", "e2m1_g32e8m0", "e2m1_g16e4m3", f"u3_g128z{word}")
+        assert {f"{word}_{one}" for one in wanted} <= formats
     assert all(item.cost is not None for item in plan.build)
 
 
