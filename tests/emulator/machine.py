@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .memory import VALID, GlobalMemory, Memory, MemoryFault
+from .memory import OUTSIDE, UNWRITTEN, VALID, GlobalMemory, Memory, MemoryFault
 from .synchronisation import ClusterBarrier, CtaBarriers, MemoryBarrier
 from .translate import LANES, Program
 
@@ -239,7 +239,9 @@ class Cta:
         self.machine, self.cluster, self.rank, self.rank_in_grid = machine, cluster, rank, rank_in_grid
         size = layout.dynamic_start + launch.shared_bytes if launch.shared_bytes else layout.static_end
         self.shared = Memory("shared", max(size, 16))
-        self.shared.state[: min(1024, size)] = 0
+        self.shared.state[: min(1024, size)] = OUTSIDE
+        if not machine.strict_shared:
+            self.shared.readable = (VALID, UNWRITTEN)
         self.barriers = CtaBarriers(machine, launch.threads)
         self.memory_barriers: dict[int, MemoryBarrier] = {}
         count = -(-launch.threads // LANES)
@@ -292,6 +294,7 @@ class Cta:
         self.barriers.warp_ended()
         self.cluster.barrier.warp_ended()
         if self.ended:
+            self.machine.unwritten_reads += self.shared.unwritten_reads
             pending = [a for a, b in self.memory_barriers.items() if b.bytes_due]
             if pending:
                 raise EmulationError(
@@ -314,7 +317,11 @@ class Cluster:
 
 
 class Machine:
-    """Runs one launch. seed: None for plain round-robin order and copies that land late."""
+    """Runs one launch. seed: None for plain round-robin order and copies that land late.
+
+    strict_shared: reads of shared memory that was never written are errors; else they give NaN bits
+    and are counted in unwritten_reads.
+    """
 
     def __init__(
         self,
@@ -323,6 +330,8 @@ class Machine:
         launch: Launch,
         seed: int | None = None,
         resident_ctas: int = 8,
+        *,
+        strict_shared: bool = False,
     ) -> None:
         self.program, self.memory, self.launch = program, memory, launch
         self.parameters = Memory("param", max(len(launch.parameters), 16), state=VALID)
@@ -332,6 +341,8 @@ class Machine:
         self.version = 0
         self.clock = 0
         self.resident_ctas = resident_ctas
+        self.strict_shared = strict_shared
+        self.unwritten_reads = 0
         self._timed: list[tuple[int, Copy]] = []
         self._late: list[Copy] = []
         self.predecessor_ended = not launch.late_inputs
@@ -371,7 +382,7 @@ class Machine:
         if self.seed is not None:
             self.random.shuffle(waiting)
         for address, size in self.launch.late_inputs:
-            self.memory.mark(address, size, 2)
+            self.memory.mark(address, size, UNWRITTEN)
         if not self.predecessor_ended:
             self._late.append(Copy(self._predecessor_ends))
         clusters: list[Cluster] = []
@@ -445,7 +456,9 @@ class Machine:
                 if trace.tb_frame.f_code.co_filename == self.program.file_name:
                     instruction = self.program.instruction_at(trace.tb_lineno)
                 trace = trace.tb_next
-        place = "" if instruction is None else f" at PTX line {instruction.line} `{instruction.text}`"
+        place = ""
+        if instruction is not None:
+            place = f" at PTX line {instruction.line} `{instruction.text[:120]}`"
         thread = warp.index * LANES + (error.lane or 0)
         return EmulationError(
             f"{self.program.kernel.name}{place}, CTA {warp.cta.rank_in_grid} thread {thread}: {error}"

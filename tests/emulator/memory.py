@@ -45,13 +45,16 @@ class Memory:
         self.state[:size] = state
         self._data_of = {n: self.data.view(t) for n, t in _WORDS.items()}
         self._state_of = {n: self.state.view(t) for n, t in _WORDS.items()}
+        self.readable = (VALID,)  # with UNWRITTEN: such reads are notes, not errors
+        self.unwritten_reads = 0
         self._rows: dict[tuple[int, int], np.ndarray] = {}
 
     def load(self, addresses: np.ndarray, size: int, count: int) -> np.ndarray:
         """`count` words of `size` bytes each. Shapes: addresses (lanes) -> (count, lanes)."""
         index = self._indices(addresses, size * count, "read")
         if not self._all_valid(index, size * count):
-            self._fault(addresses, size * count, "read", (VALID,))
+            self._fault(addresses, size * count, "read", self.readable)
+            self.unwritten_reads += 1
         if count == 1:
             return self._data_of[size][index][None]
         return np.ascontiguousarray(self._view(size, count)[index].T)
@@ -122,9 +125,12 @@ class Memory:
     def _fault(
         self, addresses: np.ndarray, size: int, what: str, allowed: tuple[int, ...]
     ) -> None:
+        """Raises: MemoryFault where a byte is in no allowed state."""
         offset = addresses.astype(np.int64) - self.base
         states = self.state[offset[:, None] + np.arange(size)]
         bad = ~np.isin(states, allowed)
+        if not bad.any():
+            return
         lane = int(np.argmax(bad.any(1)))
         state = int(states[lane][np.argmax(bad[lane])])
         raise MemoryFault(

@@ -31,8 +31,6 @@ from .ptx_text import (
 LANES = 32
 RESERVED_SHARED_BYTES = 1024
 """sm_90 keeps the first KiB of a CTA's shared memory."""
-DYNAMIC_ALIGNMENT = 128
-"""Dynamic shared memory gets no more alignment than this, whatever its declaration asks for."""
 _TYPE = re.compile(r"([subf])(8|16|32|64)$")
 
 
@@ -115,7 +113,8 @@ class Layout:
             start = -(-ends[variable.space] // variable.alignment) * variable.alignment
             self.offsets[variable.name] = start
             ends[variable.space] = start + variable.size_bytes
-        self.dynamic_start = -(-ends["shared"] // DYNAMIC_ALIGNMENT) * DYNAMIC_ALIGNMENT
+        alignment = max([16, *(variable.alignment for variable in dynamic)])
+        self.dynamic_start = -(-ends["shared"] // alignment) * alignment
         for variable in dynamic:
             self.offsets[variable.name] = self.dynamic_start
         self.parameter_bytes = ends["param"]
