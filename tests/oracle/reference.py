@@ -90,6 +90,8 @@ def random_layer(
         scale = _random_byte_scale(scale_dtype, (groups, n), generator)
     else:
         scale = torch.rand((groups, n), generator=generator, device=device) * 0.03 + 0.002
+        if activation == torch.float16:  # sums of the largest values stay finite
+            scale *= min(1.0, _LARGEST_WEIGHT / number.largest)
         wide = group_size is None or scale_dtype == "f32"
         scale = scale if wide else scale.to(_SCALES.get(scale_dtype, activation))
         scale = scale.to(activation) if group_size is None else scale
@@ -106,6 +108,7 @@ def random_layer(
     return Layer(codes, scale, zero, group_size, activation, weight, scale_dtype, second)
 
 
+_LARGEST_WEIGHT = 512.0
 _SCALES = {"f16": torch.float16, "bf16": torch.bfloat16}
 
 

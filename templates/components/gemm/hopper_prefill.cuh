@@ -131,19 +131,22 @@ struct HopperPrefill : PrefillRing<Traits> {
       const unsigned char* scales = stage + kActivationBytes + kWeightBytes + warp * Scales::kScaleBytes;
       const unsigned char* zeros =
           stage + kActivationBytes + kWeightBytes + kScaleBytes + warp * Scales::kZeroBytes;
-      Codes first, second;
-      first.load(tile16, lane);
-      second.load(tile16 + Codes::kTileBytes, lane);
       const uint64_t descriptor = ptx::wgmma_descriptor_swizzle_128(ptx::shared_address(stage));
       constexpr uint64_t kNextHalf = kActivationBytes / 2 / 16;
       if constexpr (kScaleSums) {
         float part[kSums] = {};
-        uint32_t a[4][4];
-        dequantize_half(first, 0, scales, zeros, channel_zero, g, a);
-        multiply_groups(a, 0, descriptor, scales, g, part, sum);
-        dequantize_half(second, 1, scales, zeros, channel_zero, g, a);
-        multiply_groups(a, 1, descriptor + kNextHalf, scales, g, part, sum);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          Codes codes;
+          codes.load(tile16 + half * Codes::kTileBytes, lane);
+          uint32_t a[4][4];
+          dequantize_half(codes, half, scales, zeros, channel_zero, g, a);
+          multiply_groups(a, half, descriptor + half * kNextHalf, scales, g, part, sum);
+        }
       } else {
+        Codes first, second;
+        first.load(tile16, lane);
+        second.load(tile16 + Codes::kTileBytes, lane);
         uint32_t a0[4][4], a1[4][4];
         dequantize_half(first, 0, scales, zeros, channel_zero, g, a0);
         multiply_half(a0, descriptor, sum);
