@@ -7,11 +7,13 @@ import pytest
 
 from humming_runtime import tensor_map
 from humming_runtime.contract import launch_shape
-from humming_runtime.contract.variant_name import Variant
+from humming_runtime.contract.layouts import stored_groups
+from humming_runtime.contract.variant_name import ScaleScheme, Variant
 from humming_runtime.driver import Driver
 from humming_runtime.errors import UsageError
 
-U8, U16, U32, F16, BF16 = 0, 1, 2, 6, 9
+U8, U16, U32, U64, F16, BF16 = 0, 1, 2, 4, 6, 9
+WIDTH = {U8: 1, U16: 2, U32: 4, U64: 8, F16: 2, BF16: 2}
 PLAIN, SWIZZLED = (0, 0, 3, 0), (0, 3, 3, 0)  # interleave, swizzle, promotion, fill
 N, K, GROUPS_32, GROUPS_128 = 2120, 7176, 228, 57  # n16 = 133, k64 = 113
 
@@ -55,40 +57,61 @@ def test_bf16_activations_have_their_type(encoded):
     assert encoded(tensor_map.activation_map(variant, 0, K, 64, K))[1]["data_type"] == BF16
 
 
-def test_weights_are_words_of_k64_tiles(encoded):
-    _, got = encoded(tensor_map.weight_map(Variant.parse(fake.PREFILL), 0x2000, N, K))
-    assert got["data_type"] == U32
-    assert got["sizes"] == (113 * 128, 133)
-    assert got["stride_bytes"] == 113 * 512
-    assert got["box"] == (256, 8)
+@pytest.mark.parametrize(
+    ("weight", "data_type", "words", "box"),
+    [("u4", U32, 128, 256), ("u3", U32, 96, 192), ("e3m2", U64, 96, 192), ("u8", U64, 128, 256)],
+)
+def test_weights_are_words_of_k64_tiles(encoded, weight, data_type, words, box):
+    variant = dataclasses.replace(Variant.parse(fake.PREFILL), weight=weight)
+    _, got = encoded(tensor_map.weight_map(variant, 0x2000, N, K))
+    assert got["data_type"] == data_type
+    assert got["sizes"] == (113 * words, 133)
+    assert got["stride_bytes"] == 113 * words * WIDTH[data_type]
+    assert got["box"] == (box, 8)
     assert got["modes"] == PLAIN
 
 
 @pytest.mark.parametrize(
-    ("name", "groups", "box_x"),
-    [(fake.PREFILL, GROUPS_128, 16), (fake.PREFILL_ZERO, GROUPS_32, 64)],
+    ("scale", "groups", "box_x", "scale_type", "zero_type"),
+    [
+        ("g128zf16", GROUPS_128, 16, U16, U8),
+        ("g32zf16", GROUPS_32, 64, U16, U8),
+        ("g32ff16", GROUPS_32, 64, U16, U16),
+        ("g32e8m0", GROUPS_32, 64, U8, None),
+        ("g128zf32", GROUPS_128, 16, U32, U8),
+    ],
 )
-def test_scales_and_zero_points_are_rows_of_groups(encoded, name, groups, box_x):
-    variant = Variant.parse(name)
-    _, scale = encoded(tensor_map.scale_map(variant, 0x3000, N, groups))
-    _, zero = encoded(tensor_map.zero_map(variant, 0x4000, N, groups))
-    assert (scale["data_type"], zero["data_type"]) == (U16, U8)
-    assert scale["sizes"] == zero["sizes"] == (groups * 16, 133)
-    assert (scale["stride_bytes"], zero["stride_bytes"]) == (groups * 32, groups * 16)
-    assert scale["box"] == zero["box"] == (box_x, 8)
-    assert scale["modes"] == zero["modes"] == PLAIN
+def test_scales_and_zero_points_are_rows_of_groups(
+    encoded, scale, groups, box_x, scale_type, zero_type
+):
+    variant = with_scale(scale)
+    maps = [(tensor_map.scale_map(variant, 0x3000, N, groups), scale_type)]
+    if zero_type is not None:
+        maps.append((tensor_map.zero_map(variant, 0x4000, N, groups), zero_type))
+    for tensor, data_type in maps:
+        _, found = encoded(tensor)
+        assert found["data_type"] == data_type
+        assert found["sizes"] == (groups * 16, 133)
+        assert found["stride_bytes"] == groups * 16 * WIDTH[data_type]
+        assert found["box"] == (box_x, 8)
+        assert found["modes"] == PLAIN
 
 
-@pytest.mark.parametrize("name", [fake.PREFILL, fake.PREFILL_ZERO])
-def test_a_box_of_every_map_is_whole_16_byte_units(name):
-    variant = Variant.parse(name)
-    width = {U8: 1, U16: 2, U32: 4, F16: 2, BF16: 2}
-    groups = GROUPS_32 if variant.scale.group_size == 32 else GROUPS_128
+def with_scale(scale, weight="u4"):
+    variant = Variant.parse(fake.PREFILL)
+    return dataclasses.replace(variant, weight=weight, scale=ScaleScheme.parse(scale))
+
+
+@pytest.mark.parametrize("weight", ["u1", "u3", "u4", "e4m3", "u7"])
+@pytest.mark.parametrize("scale", ["g128f16", "g32f16", "g16e4m3", "g128e8m0", "g32f32"])
+def test_a_box_of_every_map_is_whole_16_byte_units(weight, scale):
+    variant = with_scale(scale, weight)
+    width = WIDTH
+    groups = stored_groups(K, variant.scale.group_size)
     for tensor in (
         tensor_map.activation_map(variant, 0, K, 64, K),
         tensor_map.weight_map(variant, 0, N, K),
         tensor_map.scale_map(variant, 0, N, groups),
-        tensor_map.zero_map(variant, 0, N, groups),
     ):
         tensor.check()
         assert tensor.box_x * width[tensor.data_type] % 16 == 0
