@@ -80,6 +80,7 @@ class Warp:
         self.matrix_reads: list[tuple[int, list]] = []  # wgmma: (group, what it has read)
         self.matrix_group = 0
         self.cluster_token: int | None = None
+        self.gave_up: set[int] = set()  # lines where try_wait has answered no once
         self.generator = self.machine.random
 
     @property
@@ -207,6 +208,8 @@ class Warp:
             if fragment.converging:
                 fragment.why, fragment.converging = None, False
         if not self.live.any():
+            if self.matrix_reads:
+                raise MemoryFault("the warp ends without a wait for its wgmma")
             self.cta.warp_ended()
 
     def waits(self) -> list[str]:

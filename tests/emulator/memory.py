@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 OUTSIDE, VALID, UNWRITTEN, BARRIER, IN_FLIGHT = range(5)
+UNWRITTEN_BYTE = 0xFF  # of any float, a NaN
 _STATES = {
     OUTSIDE: "is outside of every buffer",
     UNWRITTEN: "was never written",
@@ -40,9 +41,11 @@ class Memory:
     def __init__(self, space: str, size: int, base: int = 0, state: int = UNWRITTEN) -> None:
         padded = -(-size // 16) * 16
         self.space, self.base, self.size = space, base, size
-        self.data = np.full(padded, 0xFF, np.uint8)  # NaN as any float
-        self.state = np.full(padded, OUTSIDE, np.uint8)
-        self.state[:size] = state
+        self.data = np.zeros(padded, np.uint8)
+        self.state = np.zeros(padded, np.uint8)  # OUTSIDE
+        if state != OUTSIDE:
+            self.state[:size] = state
+            self.data[:size] = UNWRITTEN_BYTE
         self._data_of = {n: self.data.view(t) for n, t in _WORDS.items()}
         self._state_of = {n: self.state.view(t) for n, t in _WORDS.items()}
         self.readable = (VALID,)  # with UNWRITTEN: such reads are notes, not errors
@@ -155,6 +158,7 @@ class GlobalMemory(Memory):
         if self._end > self.size:
             raise MemoryError(f"{name}: {size} bytes do not fit into the emulator's memory")
         self.state[start : start + size] = state
+        self.data[start : start + size] = UNWRITTEN_BYTE
         self.names.append((self.base + start, size, name))
         return self.base + start
 
