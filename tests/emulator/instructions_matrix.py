@@ -9,6 +9,7 @@ import numpy as np
 from . import matrix
 from .memory import BARRIER, IN_FLIGHT, OUTSIDE, MemoryFault
 from .ptx_text import Immediate, Instruction, PtxError, Register, Vector
+from .races import words_of
 from .tensor_copy import swizzled
 from .translate import LANES, Emitter, handler, named
 
@@ -25,7 +26,10 @@ def _whole_warp(w, mask, what: str) -> None:
 def load_matrices(w, address, count, transposed, mask):
     """Words [register][lane]; lane l gives the address of row l % 8 of tile l / 8."""
     _whole_warp(w, mask, "ldmatrix")
-    words = w.cta.shared.load(address[: 8 * count], 4, 4)  # (4, rows): 16 bytes a row
+    shared = w.cta.shared
+    words = shared.load(address[: 8 * count], 4, 4)  # (4, rows): 16 bytes a row
+    if shared.accesses is not None:
+        shared.accesses.read(w, words_of(address[: 8 * count], 16))
     rows = np.ascontiguousarray(words.T).reshape(count, 8, 4)
     if transposed:
         halves = rows.view(np.uint16).transpose(0, 2, 1)
@@ -41,7 +45,11 @@ def store_matrices(w, address, values, transposed, mask):
     if transposed:
         halves = rows.view(np.uint16).transpose(0, 2, 1)
         rows = np.ascontiguousarray(halves).view(np.uint32)
-    w.cta.shared.store(address[: 8 * count], 4, np.ascontiguousarray(rows.reshape(-1, 4).T))
+    shared = w.cta.shared
+    shared.store(address[: 8 * count], 4, np.ascontiguousarray(rows.reshape(-1, 4).T))
+    if shared.accesses is not None:
+        words = words_of(address[: 8 * count], 16)
+        shared.accesses.write(w, words, w.slot, w.clock[w.slot])
 
 
 def _matrix_form(i: Instruction) -> tuple[int, bool]:
@@ -132,7 +140,7 @@ def _read_operand(w, descriptor: np.ndarray, rows: int, kind: str, reads: list) 
     shared = w.cta.shared
     if int(places.max()) >= shared.size:
         raise MemoryFault(f"wgmma: operand at {int(places.min()):#x} ends outside of shared memory")
-    _check_read(shared, places)
+    _check_read(w, shared, places)
     raw = shared.data[places]
     reads.append((places, raw))
     bits, widen = matrix.WIDEN[kind]
@@ -151,8 +159,10 @@ def _cached_places(descriptor: int, rows: int) -> np.ndarray:
     return _PLACES[key]
 
 
-def _check_read(shared, places: np.ndarray) -> None:
+def _check_read(w, shared, places: np.ndarray) -> None:
     """Rows beyond the activations may never have been written: their sums are not used."""
+    if shared.accesses is not None:
+        shared.accesses.read(w, places[:, ::4] >> 2)
     states = shared.state[places]
     for state, why in ((IN_FLIGHT, "in flight"), (BARRIER, "a barrier object"), (OUTSIDE, "reserved")):
         if (states == state).any():
@@ -238,7 +248,7 @@ def finish_matrix_groups(w, kept):
             left.append((group, reads))
             continue
         for places, raw in reads:
-            _check_read(shared, places)
+            _check_read(w, shared, places)
             if (shared.data[places] != raw).any():
                 at = int(places[shared.data[places] != raw][0])
                 raise MemoryFault(f"shared byte {at:#x} changed before the wgmma that reads it ended")

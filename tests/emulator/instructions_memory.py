@@ -12,6 +12,7 @@ from .memory import (
     WINDOW_BYTES,
     MemoryFault,
 )
+from .races import words_of
 from .ptx_text import SINK, Instruction, PtxError, Vector
 from .translate import LANES, Emitter, handler, named, number_type
 
@@ -52,6 +53,9 @@ def store(w, space, address, size, values, mask):
     try:
         for memory, place, chosen in _places(w, space, address, lanes):
             memory.store(place, size, values if chosen is None else values[:, chosen])
+            if memory.accesses is not None and size >= 4 and not w.in_atomic:
+                words = words_of(place, size * len(values))
+                memory.accesses.write(w, words, w.slot, w.clock[w.slot])
     except MemoryFault as error:
         raise _of_lane(error, lanes) from None
 
@@ -65,11 +69,18 @@ def _of_lane(error: MemoryFault, lanes) -> MemoryFault:
 def _load(w, space, address, size, count, lanes=None):
     pieces = list(_places(w, space, address, lanes))
     if len(pieces) == 1 and pieces[0][2] is None:
-        return pieces[0][0].load(pieces[0][1], size, count)
+        return _checked_load(w, *pieces[0][:2], size, count)
     out = np.zeros((count, len(address)), f"u{size}")
     for memory, place, chosen in pieces:
-        out[:, chosen] = memory.load(place, size, count)
+        out[:, chosen] = _checked_load(w, memory, place, size, count)
     return out
+
+
+def _checked_load(w, memory, place, size, count):
+    values = memory.load(place, size, count)
+    if memory.accesses is not None and not w.in_atomic:
+        memory.accesses.read(w, words_of(place, size * count))
+    return values
 
 
 def _places(w, space, address, lanes):
@@ -257,6 +268,7 @@ def atomic(w, space, operation, type_name, address, values, mask):
     """Lane after lane. Returns: the old values."""
     dtype, bits = number_type(type_name)
     out = np.zeros(LANES, f"u{bits // 8}")
+    w.in_atomic = True
     for lane in range(LANES):
         if mask is None or mask[lane]:
             one = np.full(LANES, False)
@@ -267,6 +279,7 @@ def atomic(w, space, operation, type_name, address, values, mask):
             raw = np.zeros((1, LANES), dtype)
             raw[0, lane] = new
             store(w, space, address, bits // 8, raw.view(f"u{bits // 8}"), one)
+    w.in_atomic = False
     return out
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from .instructions_memory import shared_cta, shared_offset
 from .memory import BARRIER, IN_FLIGHT, PARAM_WINDOW, UNWRITTEN, VALID, MemoryFault
 from .ptx_text import SINK, Address, Immediate, Instruction, Pair, PtxError, Register, Special, Symbol
+from .races import words_of
 from .synchronisation import MemoryBarrier
 from .tensor_copy import copy_box
 from .translate import LANES, Emitter, Layout, blocking, handler, named
@@ -61,9 +62,9 @@ def _bar_sync(layout: Layout, i: Instruction):
         barriers = w.cta.barriers
         if f.token is None:
             barrier, count = read(w, f)
-            f.token = barrier, barriers.arrive(barrier, count)
+            f.token = barrier, barriers.arrive(w, barrier, count)
         barrier, generation = f.token
-        return None if barriers.passed(barrier, generation) else barriers.describe(barrier)
+        return None if barriers.passed(w, barrier, generation) else barriers.describe(barrier)
 
     return wait
 
@@ -73,7 +74,7 @@ def _bar_arrive(layout: Layout, i: Instruction):
     read = _barrier_operands(layout, i)
 
     def arrive(w, f):
-        w.cta.barriers.arrive(*read(w, f))
+        w.cta.barriers.arrive(w, *read(w, f))
 
     return arrive
 
@@ -88,7 +89,7 @@ def _cluster_arrive(layout: Layout, i: Instruction):
     def arrive(w, f):
         if w.cluster_token is not None:
             raise MemoryFault("barrier.cluster.arrive again before barrier.cluster.wait")
-        w.cluster_token = w.cta.cluster.barrier.arrive()
+        w.cluster_token = w.cta.cluster.barrier.arrive(w)
 
     return arrive
 
@@ -99,7 +100,7 @@ def _cluster_wait(layout: Layout, i: Instruction):
         if w.cluster_token is None:
             raise MemoryFault("barrier.cluster.wait without barrier.cluster.arrive")
         barrier = w.cta.cluster.barrier
-        if barrier.generation == w.cluster_token:
+        if not barrier.passed(w, w.cluster_token):
             return barrier.describe()
         w.cluster_token = None
         return None
@@ -152,7 +153,10 @@ def barrier_init(w, address, count, mask):
             raise MemoryFault(f"mbarrier at shared address {at:#x} is misaligned", int(lane))
         place = cta.shared.span(offset, 8, "mbarrier.init", (VALID, UNWRITTEN))
         cta.shared.state[place] = BARRIER
-        cta.memory_barriers[offset] = MemoryBarrier(w.machine, int(count[lane]))
+        clocks = cta.cluster.clocks
+        known = cta.memory_barriers.get(offset)
+        slot = clocks.barrier_slot(f"copies of mbarrier {at:#x}") if known is None else known.slot
+        cta.memory_barriers[offset] = MemoryBarrier(w.machine, int(count[lane]), clocks, slot)
 
 
 @named
@@ -173,9 +177,9 @@ def barrier_arrive(w, address, count, bytes_due, mask):
         if bytes_due is not None:
             barrier.expect_bytes(int(bytes_due[lane]))
         if count is not None:
-            barrier.arrive(int(count[lane]))
+            barrier.arrive(int(count[lane]), w)
         elif bytes_due is None:
-            barrier.arrive(1)
+            barrier.arrive(1, w)
     return state
 
 
@@ -275,6 +279,8 @@ def _wait_barrier(layout: Layout, i: Instruction):
             if done and not tests and w.machine.seed is not None:
                 done = w.generator.random() >= _SPURIOUS_CHANCE
                 any_ready = True
+            if done:
+                barrier.acquire(w)
             any_ready |= done
             ready[some] = done
         if not any_ready and not gives_up(w, f):
@@ -332,13 +338,18 @@ def copy_async(w, shared, source, size, used, mask):
         except MemoryFault as error:
             error.lane = int(lanes[row])
             raise
+    w.copies_started += 1
+    if target.accesses is not None:
+        target.accesses.write(w, words_of(to, size), w.copy_slot, w.copies_started)
     target.state[places] = IN_FLIGHT
 
     def land() -> None:
         target.data[places] = np.where(wanted, memory.data[inside], 0)
         target.state[places] = VALID
 
-    w.copies.append(w.machine.start_copy(land))
+    copy = w.machine.start_copy(land)
+    copy.number = w.copies_started
+    w.copies.append(copy)
 
 
 @handler("cp.async.ca", "cp.async.cg")
@@ -376,6 +387,8 @@ def _wait_copies(layout: Layout, i: Instruction):
         copies = [c for group in groups for c in group] + (w.copies if every else [])
         if all(copy.done for copy in copies):
             w.groups = w.groups[len(w.groups) - kept :] if kept else []
+            landed = max((copy.number for copy in copies), default=0)
+            w.clock[w.copy_slot] = max(w.clock[w.copy_slot], landed)
             return None
         return f"{sum(not c.done for c in copies)} cp.async copies"
 
@@ -393,9 +406,10 @@ def arrive_after_copies(w, address, counted, mask):
             barrier.pending += lanes
         left = [len(copies)]
 
-        def landed(barrier=barrier, lanes=lanes, left=left) -> None:
+        def landed(barrier=barrier, lanes=lanes, left=left, number=w.copies_started) -> None:
             left[0] -= 1
             if left[0] <= 0:
+                barrier.joined[w.copy_slot] = max(barrier.joined[w.copy_slot], number)
                 barrier.arrive(lanes)
 
         if not copies:
@@ -427,6 +441,9 @@ def bulk_copy(w, shared, source, size, barrier_address, mask):
             raise MemoryFault("cp.async.bulk of 0 bytes", int(lane))
         target = cta.shared.span(shared_offset(to), count, "cp.async.bulk", (VALID, UNWRITTEN))
         place = memory.span(start, count, "cp.async.bulk", (VALID,))
+        if cta.shared.accesses is not None:
+            words = np.arange(target.start, target.stop, 4) >> 2
+            cta.shared.accesses.write(w, words, barrier.slot, barrier.phase + 1)
         cta.shared.state[target] = IN_FLIGHT
 
         def land(cta=cta, target=target, place=place, barrier=barrier, count=count) -> None:
@@ -463,7 +480,7 @@ def tensor_copy(w, shared, map_address, x, y, barrier_address, mask):
         to = int(shared[lane])
         barrier, _, _ = _barrier_at(w, int(barrier_address[lane]))
         target = shared_cta(w, to).shared
-        copy_box(w.machine, tensor, target, shared_offset(to), (int(x[lane]), int(y[lane])), barrier)
+        copy_box(w, tensor, target, shared_offset(to), (int(x[lane]), int(y[lane])), barrier)
 
 
 @handler("cp.async.bulk.tensor.2d.shared::cluster.global", "cp.async.bulk.tensor.2d.shared::cta.global")

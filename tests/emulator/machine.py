@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .memory import OUTSIDE, UNWRITTEN, VALID, GlobalMemory, Memory, MemoryFault
+from .races import ClusterClocks, SharedAccesses
 from .synchronisation import ClusterBarrier, CtaBarriers, MemoryBarrier
 from .translate import LANES, Program
 
@@ -80,6 +81,12 @@ class Warp:
         self.matrix_reads: list[tuple[int, list]] = []  # wgmma: (group, what it has read)
         self.matrix_group = 0
         self.cluster_token: int | None = None
+        clocks = cta.cluster.clocks
+        self.slot = cta.rank * len_warps(self.machine.launch) + index
+        self.copy_slot = clocks.warps + self.slot
+        self.clock = clocks.start(self.slot)
+        self.copies_started = 0
+        self.in_atomic = False
         self.gave_up: set[int] = set()  # lines where try_wait has answered no once
         self.generator = self.machine.random
 
@@ -223,14 +230,20 @@ class Warp:
         return out
 
 
+def len_warps(launch: Launch) -> int:
+    """Warps of a CTA."""
+    return -(-launch.threads // LANES)
+
+
 class Copy:
     """An asynchronous copy: `finish` runs when it lands, then every one of `then`."""
 
-    __slots__ = ("done", "finish", "then")
+    __slots__ = ("done", "finish", "number", "then")
 
     def __init__(self, finish: Callable[[], None]) -> None:
         self.finish = finish
         self.done = False
+        self.number = 0  # of the warp's cp.async
         self.then: list[Callable[[], None]] = []
 
 
@@ -245,9 +258,11 @@ class Cta:
         self.shared.state[: min(1024, size)] = OUTSIDE
         if not machine.strict_shared:
             self.shared.readable = (VALID, UNWRITTEN)
-        self.barriers = CtaBarriers(machine, launch.threads)
+        if machine.find_races:
+            self.shared.accesses = SharedAccesses(cluster.clocks, size)
+        self.barriers = CtaBarriers(machine, launch.threads, cluster.clocks)
         self.memory_barriers: dict[int, MemoryBarrier] = {}
-        count = -(-launch.threads // LANES)
+        count = len_warps(launch)
         self.warps = [Warp(self, i) for i in range(count)]
         self.live_warps = count
 
@@ -311,7 +326,9 @@ class Cluster:
 
     def __init__(self, machine: Machine, number: int) -> None:
         size = machine.launch.cluster
-        self.barrier = ClusterBarrier(machine, size * -(-machine.launch.threads // LANES))
+        warps = size * len_warps(machine.launch)
+        self.clocks = ClusterClocks(warps)
+        self.barrier = ClusterBarrier(machine, warps, self.clocks)
         self.ctas = [Cta(machine, self, rank, number * size + rank) for rank in range(size)]
 
     @property
@@ -323,7 +340,7 @@ class Machine:
     """Runs one launch. seed: None for plain round-robin order and copies that land late.
 
     strict_shared: reads of shared memory that was never written are errors; else they give NaN bits
-    and are counted in unwritten_reads.
+    and are counted in unwritten_reads. find_races: see races.py.
     """
 
     def __init__(
@@ -335,6 +352,7 @@ class Machine:
         resident_ctas: int = 8,
         *,
         strict_shared: bool = False,
+        find_races: bool = True,
     ) -> None:
         self.program, self.memory, self.launch = program, memory, launch
         self.parameters = Memory("param", max(len(launch.parameters), 16), state=VALID)
@@ -344,7 +362,7 @@ class Machine:
         self.version = 0
         self.clock = 0
         self.resident_ctas = resident_ctas
-        self.strict_shared = strict_shared
+        self.strict_shared, self.find_races = strict_shared, find_races
         self.unwritten_reads = 0
         self._timed: list[tuple[int, Copy]] = []
         self._late: list[Copy] = []

@@ -50,6 +50,7 @@ class Memory:
         self._state_of = {n: self.state.view(t) for n, t in _WORDS.items()}
         self.readable = (VALID,)  # with UNWRITTEN: such reads are notes, not errors
         self.unwritten_reads = 0
+        self.accesses = None  # races.SharedAccesses of shared memory
         self._rows: dict[tuple[int, int], np.ndarray] = {}
 
     def load(self, addresses: np.ndarray, size: int, count: int) -> np.ndarray:

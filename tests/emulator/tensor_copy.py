@@ -40,7 +40,7 @@ def swizzled(address: np.ndarray, width: int) -> np.ndarray:
     return address ^ ((address >> 7 & bits) << 4)
 
 
-def copy_box(machine, tensor: DeviceTensor, target, to: int, corner: tuple[int, int], barrier) -> None:
+def copy_box(warp, tensor: DeviceTensor, target, to: int, corner: tuple[int, int], barrier) -> None:
     """Start a copy; elements outside of the tensor are zeros and count as bytes."""
     size = tensor.element_bytes
     row_bytes = tensor.box_x * size
@@ -60,11 +60,14 @@ def copy_box(machine, tensor: DeviceTensor, target, to: int, corner: tuple[int, 
     inside_y = (y + rows >= 0) & (y + rows < tensor.size_y)
     at = x * size + columns
     inside = inside_y & (at >= 0) & (at < tensor.size_x * size)
-    memory = machine.memory
+    memory = warp.machine.memory
     offsets = tensor.address - memory.base + (y + rows) * tensor.stride_bytes + at
     offsets = np.where(inside, offsets, 0)
     if inside.any():
         memory.check(offsets[inside], "tensor copy", (VALID,))
+    if target.accesses is not None:
+        words = np.arange(to, to + total, 4) >> 2
+        target.accesses.write(warp, words, barrier.slot, barrier.phase + 1)
     target.state[places] = IN_FLIGHT
 
     def land() -> None:
@@ -72,4 +75,4 @@ def copy_box(machine, tensor: DeviceTensor, target, to: int, corner: tuple[int, 
         target.state[places] = VALID
         barrier.complete_bytes(total)
 
-    machine.start_copy(land)
+    warp.machine.start_copy(land)
