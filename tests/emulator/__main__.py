@@ -36,7 +36,8 @@ def cases_of(name: str, count: int, seed: int) -> Iterator[Case]:
     """Odd sizes for one kernel, the same for the same seed."""
     variant = Variant.parse(name)
     source = random.Random(f"{name} {seed}")
-    for place in range(count):
+    yield _longest(variant, source, seed)
+    for place in range(1, count):
         decode = variant.schedule == "decode"
         split = source.choice((1, 2, 4)) if variant.schedule != "multistage" else 1
         if variant.schedule == "prefill" and place % 2 == 0:
@@ -52,6 +53,16 @@ def cases_of(name: str, count: int, seed: int) -> Iterator[Case]:
             name, m, n, k, split_k=split, ctas=source.choice((2, 4, 8)), bias=source.random() < 0.5,
             tensor_scale=source.choice((None, 0.5)), seed=source.choice((None, place + seed)),
         )  # fmt: skip
+
+
+def _longest(variant: Variant, source: random.Random, seed: int) -> Case:
+    """A size at which every ring wraps, and a decode CTA makes two tiles and more."""
+    decode = variant.schedule == "decode"
+    m = min(variant.tile_m, source.randint(3, 24))
+    n = 2 * variant.tile_n + 8 if decode else 8 * source.randint(1, variant.tile_n // 8)
+    k = (2 if decode else variant.stages + 5) * variant.tile_k + 8 * source.randint(1, 15)
+    stages = 2 if decode else None
+    return Case(str(variant), m, n, k, ctas=1, stages=stages, bias=True, seed=seed)
 
 
 def _check(arguments: tuple[str, int, int]) -> tuple[str, float, list[str]]:

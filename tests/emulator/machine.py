@@ -220,13 +220,14 @@ class Warp:
             self.cta.warp_ended()
 
     def waits(self) -> list[str]:
+        """What each fragment waits for."""
         segments = self.machine.program.segments
         out = []
         for f in self.fragments:
             lanes = np.nonzero(f.mask)[0]
             first = segments[f.place].first
-            lanes_text = "all lanes" if f.full else f"lanes {lanes[0]}..{lanes[-1]} ({len(lanes)})"
-            out.append(f"{self.name}, {lanes_text}, line {first.line} `{first.text}`: waits for {f.why}")
+            some = "" if f.full else f" (lanes {lanes[0]}..{lanes[-1]}, {len(lanes)} in all)"
+            out.append(f"line {first.line} `{first.text}`{some}: waits for {f.why}")
         return out
 
 
@@ -336,6 +337,18 @@ class Cluster:
         return all(cta.ended for cta in self.ctas)
 
 
+def _waiting(warps: list[Warp]) -> list[str]:
+    """One line for all warps of a CTA that wait for the same."""
+    same: dict[tuple[int, str], list[int]] = {}
+    for warp in sorted(warps, key=lambda w: (w.cta.rank_in_grid, w.index)):
+        for line in warp.waits():
+            same.setdefault((warp.cta.rank_in_grid, line), []).append(warp.index)
+    return [
+        f"CTA {cta} warp {', '.join(str(i) for i in found)}: {line}"
+        for (cta, line), found in same.items()
+    ]
+
+
 class Machine:
     """Runs one launch. seed: None for plain round-robin order and copies that land late.
 
@@ -441,8 +454,7 @@ class Machine:
         if self.turns > MOST_TURNS:
             raise Deadlock(f"no end after {MOST_TURNS} turns")
         if not moved and not self._land_one():
-            lines = [line for warp in warps for line in warp.waits()]
-            raise Deadlock(f"{self.program.kernel.name}: deadlock\n  " + "\n  ".join(lines))
+            raise Deadlock(f"{self.program.kernel.name}: deadlock\n  " + "\n  ".join(_waiting(warps)))
 
     def _land_due(self) -> None:
         due = [c for at, c in self._timed if at <= self.clock]
