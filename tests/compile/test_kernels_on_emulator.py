@@ -12,13 +12,13 @@ pytest.importorskip("torch")
 pytest.importorskip("ml_dtypes")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from emulator import EmulationError  # noqa: E402
-from emulator.cases import Case, run  # noqa: E402
-from emulator.compile import compile_ptx  # noqa: E402
+from emulator import EmulationError
+from emulator.cases import Case, run
+from emulator.compile import compile_ptx
 
-from build_tools.errors import ToolchainError  # noqa: E402
-from build_tools.toolchain import find_toolchain  # noqa: E402
-from humming_runtime.contract.variant_name import Variant  # noqa: E402
+from build_tools.errors import ToolchainError
+from build_tools.toolchain import find_toolchain
+from humming_runtime.contract.variant_name import Variant
 
 
 def _missing() -> str | None:
@@ -128,7 +128,9 @@ FAULTS = {
     ),
     "multistage: an output address 16 bytes too far": (
         Case(AMPERE_SMALL, 17, 24, 1032, seed=1),
-        lambda: mutated(AMPERE_SMALL, r"st\.global\.v4\.u32 \t?\[(%rd\d+)\]", r"st.global.v4.u32 [\1+16]", 0),
+        lambda: mutated(
+            AMPERE_SMALL, r"st\.global\.v4\.u32 \t?\[(%rd\d+)\]", r"st.global.v4.u32 [\1+16]", 0
+        ),
     ),
 }
 

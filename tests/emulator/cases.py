@@ -15,7 +15,7 @@ from .gemm import Outcome, run_gemm
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "oracle"))
 
-from reference import Layer, random_layer, relative_bound, relative_error, worst_error  # noqa: E402
+from reference import Layer, random_layer, relative_bound, relative_error, worst_error
 
 DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16}
 
@@ -43,7 +43,11 @@ class Case:
 
 def packed_of(layer: Layer):
     return pack_codes(
-        layer.codes, layer.scale, layer.zero, group_size=layer.group_size, activation=layer.activation
+        layer.codes,
+        layer.scale,
+        layer.zero,
+        group_size=layer.group_size,
+        activation=layer.activation,
     )
 
 
@@ -56,14 +60,15 @@ def run(case: Case, ptx: str | None = None, *, strict_shared: bool | None = None
     activation = DTYPES[variant.activation]
     scale = variant.scale
     layer = random_layer(
-        case.n, case.k, scale.group_size, activation, zero_point=bool(scale.zero_point), generator=generator,
+        case.n, case.k, scale.group_size, activation,
+        zero_point=bool(scale.zero_point), generator=generator,
     )  # fmt: skip
     x = torch.randn(case.m, case.k, generator=generator).to(activation)
     bias = torch.randn(case.n, generator=generator).to(activation) if case.bias else None
     outcome = run_gemm(
-        variant, x, packed_of(layer), bias=bias, tensor_scale=case.tensor_scale, split_k=case.split_k,
-        ctas=case.ctas, stages=case.stages, whole_tiles=case.whole_tiles, seed=case.seed, ptx=ptx,
-        strict_shared=strict_shared,
+        variant, x, packed_of(layer), bias=bias, tensor_scale=case.tensor_scale,
+        split_k=case.split_k, ctas=case.ctas, stages=case.stages, whole_tiles=case.whole_tiles,
+        seed=case.seed, ptx=ptx, strict_shared=strict_shared,
     )  # fmt: skip
     return fault_of(outcome, x, _scaled(layer, case.tensor_scale), bias)
 

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from . import matrix
-from .memory import BARRIER, IN_FLIGHT, OUTSIDE, MemoryFault
+from .memory import BARRIER, IN_FLIGHT, OUTSIDE, DeviceError
 from .ptx_text import Immediate, Instruction, PtxError, Register, Vector
 from .races import words_of
 from .tensor_copy import swizzled
@@ -19,7 +19,7 @@ _LANE = np.arange(LANES)
 
 def _whole_warp(w, mask, what: str) -> None:
     if mask is not None and not mask.all():
-        raise MemoryFault(f"{what} by {int(mask.sum())} lanes of a warp")
+        raise DeviceError(f"{what} by {int(mask.sum())} lanes of a warp")
 
 
 @named
@@ -124,7 +124,7 @@ def descriptor_places(descriptor: int, rows: int, row_bytes: int) -> np.ndarray:
     stride = (descriptor >> 32 & 0x3FFF) << 4
     width = _MODES.get(descriptor >> 62)
     if descriptor >> 49 & 7:
-        raise MemoryFault("wgmma: a base offset in the descriptor is not supported")
+        raise DeviceError("wgmma: a base offset in the descriptor is not supported")
     row, byte = np.arange(rows)[:, None], np.arange(row_bytes)[None]
     if width == 0:
         return start + row // 8 * stride + row % 8 * 16 + byte // 16 * leading + byte % 16
@@ -135,11 +135,11 @@ def descriptor_places(descriptor: int, rows: int, row_bytes: int) -> np.ndarray:
 def _read_operand(w, descriptor: np.ndarray, rows: int, kind: str, reads: list) -> np.ndarray:
     value = int(descriptor[0])
     if (descriptor != descriptor[0]).any():
-        raise MemoryFault("wgmma: the descriptor differs among the lanes of a warp")
+        raise DeviceError("wgmma: the descriptor differs among the lanes of a warp")
     places = _cached_places(value, rows)
     shared = w.cta.shared
     if int(places.max()) >= shared.size:
-        raise MemoryFault(f"wgmma: operand at {int(places.min()):#x} ends outside of shared memory")
+        raise DeviceError(f"wgmma: operand at {int(places.min()):#x} ends outside of shared memory")
     _check_read(w, shared, places)
     raw = shared.data[places]
     reads.append((places, raw))
@@ -164,10 +164,14 @@ def _check_read(w, shared, places: np.ndarray) -> None:
     if shared.accesses is not None:
         shared.accesses.read(w, places[:, ::4] >> 2)
     states = shared.state[places]
-    for state, why in ((IN_FLIGHT, "in flight"), (BARRIER, "a barrier object"), (OUTSIDE, "reserved")):
+    for state, why in (
+        (IN_FLIGHT, "in flight"),
+        (BARRIER, "a barrier object"),
+        (OUTSIDE, "reserved"),
+    ):
         if (states == state).any():
             at = int(places[states == state][0])
-            raise MemoryFault(f"wgmma reads shared byte {at:#x} that is {why}")
+            raise DeviceError(f"wgmma reads shared byte {at:#x} that is {why}")
 
 
 @named
@@ -194,7 +198,13 @@ def warpgroup_multiply(w, kind, n, a, a_descriptor, b_descriptor, scale, signs, 
 def _wgmma(e: Emitter, i: Instruction) -> None:
     shape, d_type, kind_a, kind_b = i.parts[4:8]
     found = _SHAPE.match(shape)
-    if found is None or found[1] != "64" or d_type != "f32" or kind_a != kind_b or len(i.parts) != 8:
+    if (
+        found is None
+        or found[1] != "64"
+        or d_type != "f32"
+        or kind_a != kind_b
+        or len(i.parts) != 8
+    ):
         raise PtxError("unknown form of wgmma")
     if kind_a not in matrix.WIDEN or int(found[3]) * matrix.WIDEN[kind_a][0] != 256:
         raise PtxError(f"unknown matrix type .{kind_a}")
@@ -251,7 +261,9 @@ def finish_matrix_groups(w, kept):
             _check_read(w, shared, places)
             if (shared.data[places] != raw).any():
                 at = int(places[shared.data[places] != raw][0])
-                raise MemoryFault(f"shared byte {at:#x} changed before the wgmma that reads it ended")
+                raise DeviceError(
+                    f"shared byte {at:#x} changed before the wgmma that reads it ended"
+                )
     w.matrix_reads = left
 
 

@@ -10,10 +10,10 @@ from .memory import (
     SHARED_WINDOW,
     VALID,
     WINDOW_BYTES,
-    MemoryFault,
+    DeviceError,
 )
-from .races import words_of
 from .ptx_text import SINK, Instruction, PtxError, Vector
+from .races import words_of
 from .translate import LANES, Emitter, handler, named, number_type
 
 CLUSTER_SHIFT = 24
@@ -37,7 +37,7 @@ def load(w, space, address, size, count, mask):
         lanes = np.nonzero(mask)[0]
         try:
             out[:, lanes] = _load(w, space, address[lanes], size, count, lanes)
-        except MemoryFault as error:
+        except DeviceError as error:
             raise _of_lane(error, lanes) from None
     return out
 
@@ -56,11 +56,11 @@ def store(w, space, address, size, values, mask):
             if memory.accesses is not None and size >= 4 and not w.in_atomic:
                 words = words_of(place, size * len(values))
                 memory.accesses.write(w, words, w.slot, w.clock[w.slot])
-    except MemoryFault as error:
+    except DeviceError as error:
         raise _of_lane(error, lanes) from None
 
 
-def _of_lane(error: MemoryFault, lanes) -> MemoryFault:
+def _of_lane(error: DeviceError, lanes) -> DeviceError:
     if lanes is not None and error.lane is not None:
         error.lane = int(lanes[error.lane])
     return error
@@ -132,10 +132,10 @@ def shared_cta(w, address: int):
     if rank < 0:
         return w.cta
     if rank >= len(w.cta.cluster.ctas):
-        raise MemoryFault(f"shared address {address:#x}: the cluster has no CTA {rank}")
+        raise DeviceError(f"shared address {address:#x}: the cluster has no CTA {rank}")
     cta = w.cta.cluster.ctas[rank]
     if cta.ended:
-        raise MemoryFault(f"shared address {address:#x}: CTA {rank} of the cluster has exited")
+        raise DeviceError(f"shared address {address:#x}: CTA {rank} of the cluster has exited")
     return cta
 
 
@@ -206,10 +206,18 @@ def _st(e: Emitter, i: Instruction) -> None:
     values = [e.read(s, kind) for s in sources]
     if dtype.kind != "u":
         values = [f"({v}).view(np.uint{bits})" for v in values]
-    e.emit(f"store(w, {space!r}, {address}, {bits // 8}, np.stack(({', '.join(values)},)), {e.mask})")
+    e.emit(
+        f"store(w, {space!r}, {address}, {bits // 8}, np.stack(({', '.join(values)},)), {e.mask})"
+    )
 
 
-_WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW, "global": 0, "const": 0}
+_WINDOWS = {
+    "shared": SHARED_WINDOW,
+    "local": LOCAL_WINDOW,
+    "param": PARAM_WINDOW,
+    "global": 0,
+    "const": 0,
+}
 
 
 @handler("cvta")
@@ -234,7 +242,9 @@ def _cvta(e: Emitter, i: Instruction) -> None:
 @named
 def map_to_rank(address, rank):
     offset = address & np.array((1 << CLUSTER_SHIFT) - 1, address.dtype)
-    return offset | ((rank.astype(address.dtype) + address.dtype.type(1)) << address.dtype.type(CLUSTER_SHIFT))
+    return offset | (
+        (rank.astype(address.dtype) + address.dtype.type(1)) << address.dtype.type(CLUSTER_SHIFT)
+    )
 
 
 @handler("mapa.shared::cluster")
@@ -259,7 +269,7 @@ _ATOMIC = {
     "and": lambda old, new: old & new,
     "or": lambda old, new: old | new,
     "xor": lambda old, new: old ^ new,
-    "exch": lambda old, new: new,
+    "exch": lambda _old, new: new,
 }
 
 
@@ -290,12 +300,18 @@ def _atom(e: Emitter, i: Instruction) -> None:
     operation, t = words[-2], words[-1]
     if operation not in _ATOMIC or number_type(t)[1] < 32:
         raise PtxError(f"unknown atomic .{operation}.{t}")
-    destination, source = (i.operands[0], i.operands[1:]) if i.parts[0] == "atom" else (SINK, i.operands)
+    destination, source = (
+        (i.operands[0], i.operands[1:]) if i.parts[0] == "atom" else (SINK, i.operands)
+    )
     address, of, _ = e.address(source[0])
     space = _checked_space(space, of)
     bits = number_type(t)[1]
     value = e.read(source[1], f"b{bits}")
-    e.write(destination, f"atomic(w, {space!r}, {operation!r}, {t!r}, {address}, {value}, {e.mask})", f"b{bits}")
+    e.write(
+        destination,
+        f"atomic(w, {space!r}, {operation!r}, {t!r}, {address}, {value}, {e.mask})",
+        f"b{bits}",
+    )
 
 
 @handler("prefetch", "prefetchu", "discard", "applypriority", "createpolicy", "isspacep")

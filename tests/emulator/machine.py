@@ -1,7 +1,7 @@
 """A grid on the emulated device: clusters of CTAs, warps that take turns, copies that take time.
 
-Warps run a few segments each, in turn; with a seed the order, the length of a turn and the delays of
-copies are random. A copy may be held back until nothing else can run, so a missing wait shows.
+Warps run a few segments each, in turn; with a seed the order, the length of a turn and the delays
+of copies are random. A copy may be held back until nothing else can run, so a missing wait shows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .memory import OUTSIDE, UNWRITTEN, VALID, GlobalMemory, Memory, MemoryFault
+from .memory import OUTSIDE, UNWRITTEN, VALID, DeviceError, GlobalMemory, Memory
 from .races import ClusterClocks, SharedAccesses
 from .synchronisation import ClusterBarrier, CtaBarriers, MemoryBarrier
 from .translate import LANES, Program
@@ -28,7 +28,7 @@ class EmulationError(Exception):
     """A fault of the kernel, with its place."""
 
 
-class Deadlock(EmulationError):
+class DeadlockError(EmulationError):
     """Nothing can go on."""
 
 
@@ -48,7 +48,7 @@ class Launch:
 
 
 class Fragment:
-    """Lanes of a warp at one place. why: what they wait for; version: of the machine at that time."""
+    """Lanes of a warp at one place. why: what they wait for; version: of the machine then."""
 
     __slots__ = ("converging", "full", "mask", "place", "token", "version", "why")
 
@@ -72,7 +72,10 @@ class Warp:
         live = index * LANES + _LANE < self.machine.launch.threads
         self.live = live
         self.fragments = [Fragment(0, live)]
-        zeros = {bits: np.zeros(LANES, f"u{bits // 8}" if bits > 1 else bool) for bits in (1, 8, 16, 32, 64)}
+        zeros = {
+            bits: np.zeros(LANES, f"u{bits // 8}" if bits > 1 else bool)
+            for bits in (1, 8, 16, 32, 64)
+        }
         self.registers = [zeros[r.bits] for r in program.kernel.registers]
         self.special = cta.special_registers(index)
         self.local = Memory("local", max(16, program.layout.local_bytes * LANES))
@@ -96,7 +99,9 @@ class Warp:
 
     def blocked(self) -> bool:
         version = self.machine.version
-        return all(f.why is not None and (f.converging or f.version == version) for f in self.fragments)
+        return all(
+            f.why is not None and (f.converging or f.version == version) for f in self.fragments
+        )
 
     def run(self, turns: int) -> bool:
         """Up to `turns` segments. Returns: did anything move?"""
@@ -138,7 +143,9 @@ class Warp:
                 best = fragment
         if best is None or not merged:
             return best
-        others = [f for f in self.fragments if f.place == best.place and f is not best and f.token is None]
+        others = [
+            f for f in self.fragments if f.place == best.place and f is not best and f.token is None
+        ]
         if others and best.token is None:
             mask = best.mask
             for other in others:
@@ -216,7 +223,7 @@ class Warp:
                 fragment.why, fragment.converging = None, False
         if not self.live.any():
             if self.matrix_reads:
-                raise MemoryFault("the warp ends without a wait for its wgmma")
+                raise DeviceError("the warp ends without a wait for its wgmma")
             self.cta.warp_ended()
 
     def waits(self) -> list[str]:
@@ -253,8 +260,15 @@ class Cta:
 
     def __init__(self, machine: Machine, cluster: Cluster, rank: int, rank_in_grid: int) -> None:
         launch, layout = machine.launch, machine.program.layout
-        self.machine, self.cluster, self.rank, self.rank_in_grid = machine, cluster, rank, rank_in_grid
-        size = layout.dynamic_start + launch.shared_bytes if launch.shared_bytes else layout.static_end
+        self.machine, self.cluster, self.rank, self.rank_in_grid = (
+            machine,
+            cluster,
+            rank,
+            rank_in_grid,
+        )
+        size = (
+            layout.dynamic_start + launch.shared_bytes if launch.shared_bytes else layout.static_end
+        )
         self.shared = Memory("shared", max(size, 16))
         self.shared.state[: min(1024, size)] = OUTSIDE
         if not machine.strict_shared:
@@ -406,7 +420,7 @@ class Machine:
         """Run an action of one instruction; its faults get their place."""
         try:
             return action(*arguments)
-        except MemoryFault as error:
+        except DeviceError as error:
             raise self._located(warp, instruction, error) from error
 
     def _run(self) -> None:
@@ -426,7 +440,9 @@ class Machine:
             while waiting and len(clusters) < room:
                 clusters.append(Cluster(self, waiting.pop(0)))
             if clusters:
-                self._round([w for c in clusters for cta in c.ctas for w in cta.warps if w.fragments])
+                self._round(
+                    [w for c in clusters for cta in c.ctas for w in cta.warps if w.fragments]
+                )
         while self._timed or self._late:
             self._land_one()
 
@@ -447,14 +463,16 @@ class Machine:
             length = 64 if self.seed is None else self.random.choice((1, 2, 4, 16, 64))
             try:
                 moved |= warp.run(length)
-            except MemoryFault as error:
+            except DeviceError as error:
                 raise self._located(warp, None, error) from error
             if self._timed:
                 self._land_due()
         if self.turns > MOST_TURNS:
-            raise Deadlock(f"no end after {MOST_TURNS} turns")
+            raise DeadlockError(f"no end after {MOST_TURNS} turns")
         if not moved and not self._land_one():
-            raise Deadlock(f"{self.program.kernel.name}: deadlock\n  " + "\n  ".join(_waiting(warps)))
+            raise DeadlockError(
+                f"{self.program.kernel.name}: deadlock\n  " + "\n  ".join(_waiting(warps))
+            )
 
     def _land_due(self) -> None:
         due = [c for at, c in self._timed if at <= self.clock]
@@ -482,7 +500,7 @@ class Machine:
             action()
         self.changed()
 
-    def _located(self, warp: Warp, instruction, error: MemoryFault) -> EmulationError:
+    def _located(self, warp: Warp, instruction, error: DeviceError) -> EmulationError:
         if instruction is None:
             trace = error.__traceback__
             while trace is not None:
@@ -493,6 +511,5 @@ class Machine:
         if instruction is not None:
             place = f" at PTX line {instruction.line} `{instruction.text[:120]}`"
         thread = warp.index * LANES + (error.lane or 0)
-        return EmulationError(
-            f"{self.program.kernel.name}{place}, CTA {warp.cta.rank_in_grid} thread {thread}: {error}"
-        )
+        who = f"CTA {warp.cta.rank_in_grid} thread {thread}"
+        return EmulationError(f"{self.program.kernel.name}{place}, {who}: {error}")

@@ -27,7 +27,7 @@ _GUARD_BYTES = 512
 _ROW_ALIGNMENT = 256
 
 
-class MemoryFault(Exception):
+class DeviceError(Exception):
     """An access that a real device, or compute-sanitizer, would refuse. lane: first at fault."""
 
     def __init__(self, message: str, lane: int | None = None) -> None:
@@ -84,7 +84,7 @@ class Memory:
         """Place of `size` bytes from `address`, all of them in an allowed state."""
         start = address - self.base
         if start < 0 or start + size > self.size:
-            raise MemoryFault(f"{what} of {size} bytes at {self.space} {address:#x} is outside")
+            raise DeviceError(f"{what} of {size} bytes at {self.space} {address:#x} is outside")
         self.check(slice(start, start + size), what, allowed)
         return slice(start, start + size)
 
@@ -95,7 +95,13 @@ class Memory:
             first = int(np.argmax(bad.ravel()))
             at = place.start + first if isinstance(place, slice) else int(place.ravel()[first])
             state = _STATES[int(states.ravel()[first])] if states.ravel()[first] != VALID else "?"
-            raise MemoryFault(f"{what}: {self.space} byte {self.base + at:#x} {state}")
+            raise DeviceError(
+                f"{what}: {self.space} byte {self.base + at:#x} {state}{self.where(self.base + at)}"
+            )
+
+    def where(self, _address: int) -> str:
+        """For messages: more about a place."""
+        return ""
 
     def _view(self, size: int, count: int) -> np.ndarray:
         key = size, count
@@ -115,21 +121,18 @@ class Memory:
         if int(offset.min()) < 0 or int(offset.max()) + size > self.size:
             lane = int(np.argmax((offset < 0) | (offset + size > self.size)))
             at = int(addresses[lane])
-            raise MemoryFault(
-                f"{what} of {size} bytes at {self.space} address {at:#x} is out of bounds", lane
-            )
+            place = f"{self.space} address {at:#x} is out of bounds{self.where(at)}"
+            raise DeviceError(f"{what} of {size} bytes at {place}", lane)
         if size > 1 and (offset & (size - 1)).any():
             lane = int(np.argmax((offset & (size - 1)) != 0))
             at = int(addresses[lane])
-            raise MemoryFault(
+            raise DeviceError(
                 f"{what} of {size} bytes at {self.space} address {at:#x} is misaligned", lane
             )
         return offset >> (size.bit_length() - 1)
 
-    def _fault(
-        self, addresses: np.ndarray, size: int, what: str, allowed: tuple[int, ...]
-    ) -> None:
-        """Raises: MemoryFault where a byte is in no allowed state."""
+    def _fault(self, addresses: np.ndarray, size: int, what: str, allowed: tuple[int, ...]) -> None:
+        """Raises: DeviceError where a byte is in no allowed state."""
         offset = addresses.astype(np.int64) - self.base
         states = self.state[offset[:, None] + np.arange(size)]
         bad = ~np.isin(states, allowed)
@@ -137,9 +140,9 @@ class Memory:
             return
         lane = int(np.argmax(bad.any(1)))
         state = int(states[lane][np.argmax(bad[lane])])
-        raise MemoryFault(
+        raise DeviceError(
             f"{what} of {size} bytes at {self.space} address {int(addresses[lane]):#x}: "
-            f"the place {_STATES[state]}",
+            f"the place {_STATES[state]}{self.where(int(addresses[lane]))}",
             lane,
         )
 
@@ -177,11 +180,10 @@ class GlobalMemory(Memory):
     def mark(self, address: int, size: int, state: int) -> None:
         self.state[address - self.base : address - self.base + size] = state
 
-    def nearest(self, address: int) -> str:
-        """For messages: which buffer an address belongs to, or comes after."""
+    def where(self, address: int) -> str:
+        """Which buffer an address belongs to, or comes after."""
         before = [entry for entry in self.names if entry[0] <= address]
         if not before:
-            return "before every buffer"
+            return " (before every buffer)"
         start, size, name = max(before)
-        place = f"{address - start} bytes from the start of {name} ({size} bytes)"
-        return place
+        return f" ({address - start} bytes from the start of {name}, which has {size})"

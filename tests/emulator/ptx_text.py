@@ -326,9 +326,9 @@ def immediate(word: str) -> Immediate | None:
     if word == "WARP_SZ":
         return Immediate(32)
     if re.fullmatch(r"0[fF][0-9a-fA-F]{8}", word):
-        return Immediate(int(word[2:], 16), 32)
+        return Immediate(int(f"0x{word[2:]}", 0), 32)
     if re.fullmatch(r"0[dD][0-9a-fA-F]{16}", word):
-        return Immediate(int(word[2:], 16), 64)
+        return Immediate(int(f"0x{word[2:]}", 0), 64)
     if re.fullmatch(r"-?(0x[0-9a-fA-F]+|0[bB][01]+|\d+)U?", word):
         digits = word.rstrip("U")
         base = 8 if re.fullmatch(r"-?0\d+", digits) else 0

@@ -1,16 +1,16 @@
 """Races on shared memory: accesses of two warps, one of them a write, that nothing orders.
 
-Vector clocks. Warps count their releases (arrivals at barriers); a wait that succeeds takes over what
-the arrivals knew. Asynchronous copies have clocks of their own: bulk copies that of their mbarrier
-(its phases), cp.async one for each warp. A warp counts as one thread; words are 4 bytes, and writes
-of less than a word are not looked at.
+Vector clocks. Warps count their releases (arrivals at barriers); a wait that succeeds takes over
+what the arrivals knew. Asynchronous copies have clocks of their own: bulk copies that of their
+mbarrier (its phases), cp.async one for each warp. A warp counts as one thread; words are 4 bytes,
+and writes of less than a word are not looked at.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from .memory import MemoryFault
+from .memory import DeviceError
 
 MOST_BARRIERS = 256
 WORD = 4
@@ -23,7 +23,9 @@ class ClusterClocks:
         self.warps = warps
         self.size = 2 * warps + MOST_BARRIERS
         self._next = 2 * warps
-        self.names = [f"warp {i}" for i in range(warps)] + [f"cp.async of warp {i}" for i in range(warps)]
+        self.names = [f"warp {i}" for i in range(warps)] + [
+            f"cp.async of warp {i}" for i in range(warps)
+        ]
 
     def start(self, slot: int) -> np.ndarray:
         """The clock of a new warp."""
@@ -37,7 +39,7 @@ class ClusterClocks:
     def barrier_slot(self, name: str) -> int:
         """For a new mbarrier object."""
         if self._next == self.size:
-            raise MemoryFault(f"more than {MOST_BARRIERS} mbarrier objects in a cluster")
+            raise DeviceError(f"more than {MOST_BARRIERS} mbarrier objects in a cluster")
         self.names.append(name)
         self._next += 1
         return self._next - 1
@@ -73,10 +75,14 @@ class SharedAccesses:
         late = self._write_clock[words] > warp.clock[slots]
         if late.any():
             word = int(words[late].ravel()[0])
-            self._fault(what, word, f"the write by {self._clocks.names[int(slots[late].ravel()[0])]}")
+            self._fault(
+                what, word, f"the write by {self._clocks.names[int(slots[late].ravel()[0])]}"
+            )
 
     def _fault(self, what: str, word: int, other: str) -> None:
-        raise MemoryFault(f"race: {what} of shared address {int(word) * WORD:#x} is not ordered after {other}")
+        raise DeviceError(
+            f"race: {what} of shared address {int(word) * WORD:#x} is not ordered after {other}"
+        )
 
 
 def words_of(addresses: np.ndarray, size: int) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .memory import MemoryFault
+from .memory import DeviceError
 
 WARP = 32
 
@@ -34,12 +34,14 @@ class CtaBarriers:
     def arrive(self, warp, barrier: int, threads: int | None) -> int:
         """One warp. threads: None for the whole CTA. Returns: the generation to be waited for."""
         if not 0 <= barrier < 16:
-            raise MemoryFault(f"barrier {barrier} does not exist (0..15)")
+            raise DeviceError(f"barrier {barrier} does not exist (0..15)")
         if threads is not None and (threads % WARP or not threads):
-            raise MemoryFault(f"barrier {barrier}: {threads} threads are no whole warps")
+            raise DeviceError(f"barrier {barrier}: {threads} threads are no whole warps")
         if self._arrived[barrier] and self._expected[barrier] != threads:
             expected = self._expected[barrier]
-            raise MemoryFault(f"barrier {barrier}: warps disagree on threads ({expected}, {threads})")
+            raise DeviceError(
+                f"barrier {barrier}: warps disagree on threads ({expected}, {threads})"
+            )
         token = self.generation[barrier]
         self._expected[barrier] = threads
         self._arrived[barrier] += WARP
@@ -68,7 +70,7 @@ class CtaBarriers:
         expected = self._expected[barrier] or self._live
         if self._arrived[barrier] >= expected:
             if self._arrived[barrier] > expected:
-                raise MemoryFault(f"barrier {barrier}: more threads than the {expected} expected")
+                raise DeviceError(f"barrier {barrier}: more threads than the {expected} expected")
             self._arrived[barrier] = 0
             self._done[barrier] = self._joined[barrier].copy()
             self.generation[barrier] += 1
@@ -119,7 +121,7 @@ class MemoryBarrier:
 
     def __init__(self, machine, arrivals: int, clocks, slot: int) -> None:
         if not 0 < arrivals < 1 << 20:
-            raise MemoryFault(f"mbarrier.init with {arrivals} arrivals (1..2^20 - 1)")
+            raise DeviceError(f"mbarrier.init with {arrivals} arrivals (1..2^20 - 1)")
         self._machine = machine
         self.expected = arrivals
         self.pending = arrivals
@@ -131,12 +133,12 @@ class MemoryBarrier:
     def expect_bytes(self, count: int) -> None:
         self.bytes_due += count
         if abs(self.bytes_due) >= 1 << 20:
-            raise MemoryFault(f"mbarrier: {self.bytes_due} bytes due, limit 2^20 - 1")
+            raise DeviceError(f"mbarrier: {self.bytes_due} bytes due, limit 2^20 - 1")
 
     def complete_bytes(self, count: int) -> None:
         self.bytes_due -= count
         if self.bytes_due <= -(1 << 20):
-            raise MemoryFault("mbarrier: more bytes have come than a barrier can count")
+            raise DeviceError("mbarrier: more bytes have come than a barrier can count")
         self._check()
 
     def arrive(self, count: int, warp=None) -> None:
@@ -144,7 +146,7 @@ class MemoryBarrier:
         if warp is not None:
             release(warp, self.joined)
         if count > self.pending:
-            raise MemoryFault(f"mbarrier: {count} arrivals, but only {self.pending} are pending")
+            raise DeviceError(f"mbarrier: {count} arrivals, but only {self.pending} are pending")
         self.pending -= count
         self._check()
 

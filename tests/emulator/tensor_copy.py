@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .memory import IN_FLIGHT, UNWRITTEN, VALID, MemoryFault
+from .memory import IN_FLIGHT, UNWRITTEN, VALID, DeviceError
 
 SWIZZLE_BYTES = {0: 0, 1: 32, 2: 64, 3: 128}
 """CUtensorMapSwizzle -> width of the pattern."""
@@ -47,11 +47,13 @@ def copy_box(warp, tensor: DeviceTensor, target, to: int, corner: tuple[int, int
     width = SWIZZLE_BYTES[tensor.swizzle]
     total = row_bytes * tensor.box_y
     if to % 128:
-        raise MemoryFault(f"tensor copy: target {to:#x} is no multiple of 128")
+        raise DeviceError(f"tensor copy: target {to:#x} is no multiple of 128")
     if row_bytes % 16 or (width and row_bytes > width):
-        raise MemoryFault(f"tensor copy: a row of {row_bytes} bytes does not suit the swizzle")
+        raise DeviceError(f"tensor copy: a row of {row_bytes} bytes does not suit the swizzle")
     if to + total > target.size:
-        raise MemoryFault(f"tensor copy of {total} bytes to shared address {to:#x} is out of bounds")
+        raise DeviceError(
+            f"tensor copy of {total} bytes to shared address {to:#x} is out of bounds"
+        )
     rows = np.arange(tensor.box_y)[:, None]
     columns = np.arange(row_bytes)[None]
     places = swizzled(to + rows * row_bytes + columns, width)

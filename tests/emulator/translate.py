@@ -1,8 +1,8 @@
 """A parsed kernel -> Python functions, one for each straight run of instructions.
 
 A register holds one numpy vector of 32 lanes, unsigned integers of its width (bool: predicates).
-Vectors are never changed in place, so moves share them. Every run exists twice: for a full warp, and
-with a mask of lanes, where results are merged with the old values.
+Vectors are never changed in place, so moves share them. Every run exists twice: for a full warp,
+and with a mask of lanes, where results are merged with the old values.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def handler(*heads: str):
 
 
 def blocking(*heads: str):
-    """Decorator: (layout, instruction) -> f(fragment) that returns why it waits, or None if done."""
+    """Decorator: (layout, instruction) -> f(fragment) that returns why it waits, or None."""
 
     def add(function):
         for head in heads:
@@ -156,7 +156,7 @@ class Emitter:
         """Name of a vector of equal values; `value` as bits of floats."""
         key = value, dtype.str
         if key not in self._constants:
-            if dtype == bool:
+            if dtype.kind == "b":
                 vector = np.full(LANES, value != 0)
             else:
                 bits = np.dtype(f"u{dtype.itemsize}")

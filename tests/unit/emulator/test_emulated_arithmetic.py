@@ -74,7 +74,9 @@ def test_a_sum_that_two_roundings_get_wrong():
     a = np.uint16([0x3F80])  # 1
     tiny = np.array([2.0**-60]).astype(ml_dtypes.bfloat16).view(np.uint16)
     tie = np.array([2.0**-8]).astype(ml_dtypes.bfloat16).view(np.uint16)
-    sums = floats.f64_to_bf16(floats.round_to_odd_sum(np.array([1 + 2.0**-8]), np.array([2.0**-60])))
+    sums = floats.f64_to_bf16(
+        floats.round_to_odd_sum(np.array([1 + 2.0**-8]), np.array([2.0**-60]))
+    )
     assert sums[0] == 0x3F81
     assert floats.SIXTEEN["bf16"].fma(tie, a, a)[0] == 0x3F80
     assert floats.SIXTEEN["bf16"].add(a, tiny)[0] == 0x3F80
@@ -121,12 +123,19 @@ def test_scales_of_eight_exponent_bits():
 
 def test_byte_permutation():
     a, b = np.uint32([0x83828180]), np.uint32([0x07060504])
-    for selector, wanted in ((0x3210, 0x83828180), (0x7654, 0x07060504), (0x1010, 0x81808180), (0x9C48, 0xFF0004FF)):
+    for selector, wanted in (
+        (0x3210, 0x83828180),
+        (0x7654, 0x07060504),
+        (0x1010, 0x81808180),
+        (0x9C48, 0xFF0004FF),
+    ):
         got = instructions_arithmetic.byte_permute(a, b, np.uint32([selector]))
         assert got[0] == wanted, hex(selector)
 
 
-@pytest.mark.parametrize("table", [0xEA, 0xC0, 0x96, 0x3C, 0x00, 0xFF, 0xE4, 0xD8, 0xCA, 0xB8, 0x6A, 0x78, 0xF8, 0x1B])
+@pytest.mark.parametrize(
+    "table", [0xEA, 0xC0, 0x96, 0x3C, 0x00, 0xFF, 0xE4, 0xD8, 0xCA, 0xB8, 0x6A, 0x78, 0xF8, 0x1B]
+)
 def test_logic_of_three_inputs(table):
     rng = np.random.default_rng(4)
     a, b, c = (rng.integers(0, 1 << 32, 64, dtype=np.uint32) for _ in range(3))

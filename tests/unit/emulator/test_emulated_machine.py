@@ -12,7 +12,7 @@ pytest.importorskip("ml_dtypes")
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from emulator import (  # noqa: E402
-    Deadlock,
+    DeadlockError,
     EmulationError,
     GlobalMemory,
     Launch,
@@ -49,7 +49,11 @@ def run(body: str, *, threads=64, grid=1, cluster=1, shared=1024, seed=0, values
     source = memory.upload("source", given)
     out = memory.allocate("out", count * 4)
     launch = Launch(
-        np.array([source, out], np.uint64).tobytes(), grid, threads, shared_bytes=shared, cluster=cluster
+        np.array([source, out], np.uint64).tobytes(),
+        grid,
+        threads,
+        shared_bytes=shared,
+        cluster=cluster,
     )
     Machine(translate(parse(HEAD + body)), memory, launch, seed, **options).run()
     return memory.bytes_at(out, count * 4).view(np.uint32).copy()
@@ -86,13 +90,17 @@ EXCHANGE = """
 def test_a_barrier_orders_and_its_absence_is_a_race(seed):
     with_barrier = EXCHANGE.replace("{barrier}", "bar.sync 0;")
     assert (run(with_barrier + STORE, seed=seed) == 63 - np.arange(64)).all()
-    with pytest.raises(EmulationError, match="race|never written"):
+    with pytest.raises(EmulationError, match=r"race|never written"):
         run(EXCHANGE.replace("{barrier}", "") + STORE, seed=seed, strict_shared=True)
 
 
 def test_a_barrier_that_one_warp_misses_is_a_deadlock():
-    body = "setp.lt.u32 %p1, %r1, 32; @%p1 bra SKIP; bar.sync 1, 64; SKIP: mov.u32 %r2, 0; bar.sync 0;"
-    with pytest.raises(Deadlock, match=r"warp 0.*barrier 0 \(32 of 64(.|\n)*warp 1.*barrier 1 \(32 of 64"):
+    body = (
+        "setp.lt.u32 %p1, %r1, 32; @%p1 bra SKIP; bar.sync 1, 64; SKIP: mov.u32 %r2, 0; bar.sync 0;"
+    )
+    with pytest.raises(
+        DeadlockError, match=r"warp 0.*barrier 0 \(32 of 64(.|\n)*warp 1.*barrier 1 \(32 of 64"
+    ):
         run(body + STORE)
 
 
@@ -105,7 +113,11 @@ def test_a_barrier_that_one_warp_misses_is_a_deadlock():
         ("mov.u32 %r3, dynamic; ld.shared.u32 %r2, [%r3+4096];", "out of bounds"),
         ("mov.u32 %r3, 4; ld.shared.u32 %r2, [%r3];", "outside of every buffer"),
         ("mov.u32 %r3, dynamic; ld.shared.u32 %r2, [%r3];", "never written"),
-        ("mov.u32 %r3, dynamic; cp.async.cg.shared.global [%r3], [%rd1], 16; ld.shared.u32 %r2, [%r3];", "race|in flight"),
+        (
+            "mov.u32 %r3, dynamic; cp.async.cg.shared.global [%r3], [%rd1], 16;"
+            "ld.shared.u32 %r2, [%r3];",
+            "race|in flight",
+        ),
         ("mov.u32 %r3, dynamic; mbarrier.arrive.shared.b64 _, [%r3];", "no initialised mbarrier"),
     ],
 )
@@ -130,13 +142,15 @@ BULK = """
     ASKED: {wait}
     shl.b32 %r5, %r1, 2; add.s32 %r5, %r3, %r5; ld.shared.u32 %r2, [%r5];
 """
-WAIT = "{ .reg .pred p; W: mbarrier.try_wait.parity.shared::cta.b64 p, [%r4], 0; @p bra D; bra W; D: }"
+WAIT = (
+    "{ .reg .pred p; W: mbarrier.try_wait.parity.shared::cta.b64 p, [%r4], 0; @p bra D; bra W; D: }"
+)
 
 
 @pytest.mark.parametrize("seed", [None, 1, 2, 3])
 def test_a_bulk_copy_is_there_after_the_wait_and_not_before(seed):
     assert (run(BULK.replace("{wait}", WAIT) + STORE, seed=seed) == np.arange(64)).all()
-    with pytest.raises(EmulationError, match="race|in flight"):
+    with pytest.raises(EmulationError, match=r"race|in flight"):
         run(BULK.replace("{wait}", "") + STORE, seed=seed)
 
 
@@ -152,14 +166,20 @@ def test_other_shared_memory_of_a_cluster():
     for seed in (None, 1, 2):
         got = run(body + ended + STORE, grid=2, cluster=2, seed=seed)
         assert (got == np.concatenate([1000 + np.arange(64), np.arange(64)])).all()
+    # without the last barrier one CTA may end before the other one reads
     with pytest.raises(EmulationError, match="has exited"):
-        for seed in range(20):  # one CTA ends before the other one reads
-            run(body + STORE, grid=2, cluster=2, seed=seed)
+        _run_often(body + STORE)
+
+
+def _run_often(body: str) -> None:
+    for seed in range(20):
+        run(body, grid=2, cluster=2, seed=seed)
 
 
 def test_shuffles_and_conversions():
     body = """
-    shfl.sync.bfly.b32 %r3|%p1, %r1, 1, 31, -1; cvt.rn.f32.u32 %f1, %r3; mul.f32 %f1, %f1, 0f3F000000;
+    shfl.sync.bfly.b32 %r3|%p1, %r1, 1, 31, -1; cvt.rn.f32.u32 %f1, %r3;
+    mul.f32 %f1, %f1, 0f3F000000;
     cvt.rn.f16.f32 %rs1, %f1; mov.b32 %r4, {%rs1, %rs1}; add.f16x2 %r4, %r4, %r4;
     mov.b32 {%rs2, %rs3}, %r4; cvt.f32.f16 %f2, %rs3; cvt.rzi.u32.f32 %r2, %f2;
     """
