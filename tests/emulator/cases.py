@@ -12,11 +12,15 @@ from humming_runtime.contract.variant_name import Variant
 from humming_runtime.torch_layer import pack_codes
 
 from .gemm import Outcome, run_gemm
+from .machine import EmulationError
+from .ptx_text import PtxError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "oracle"))
 
 from reference import Layer, random_layer, relative_bound, relative_error, worst_error
 
+FAULTS = (EmulationError, PtxError, AssertionError)
+"""What run() raises for a kernel that is wrong."""
 DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -52,7 +56,7 @@ def packed_of(layer: Layer):
 
 
 def run(case: Case, ptx: str | None = None, *, strict_shared: bool | None = None) -> str | None:
-    """Returns: what is wrong with the result, None if nothing is. Raises: EmulationError."""
+    """Returns: what is wrong with the result, None if nothing is. Raises: one of FAULTS."""
     variant = Variant.parse(case.variant)
     if strict_shared is None:  # decode and prefill read rows that no copy fills, and drop the sums
         strict_shared = variant.schedule == "multistage"

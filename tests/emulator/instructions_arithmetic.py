@@ -485,6 +485,14 @@ def _to_byte_pair(kind: str):
     return convert
 
 
+def _halves_to_byte_pair(kind: str):
+    def convert(pair):
+        halves = floats.f16_to_f32(np.ascontiguousarray(pair).view(np.uint16))
+        return floats.encode_byte(kind, halves).view(np.uint16)
+
+    return convert
+
+
 def _add_small_floats() -> None:
     for kind in ("e4m3", "e5m2"):
         named_as(f"{kind}x2_to_f16x2", _byte_pair(kind, "f16"))
@@ -493,6 +501,9 @@ def _add_small_floats() -> None:
         formula(
             f"cvt.rn.satfinite.{kind}x2.f32", f"f32_to_{kind}x2({{0}}, {{1}})", "b16", "f32", "f32"
         )
+        named_as(f"f16x2_to_{kind}x2", _halves_to_byte_pair(kind))
+        text = f"f16x2_to_{kind}x2({{0}})"
+        formula(f"cvt.rn.satfinite.{kind}x2.f16x2", text, "b16", "b32")
     named_as("ue8m0x2_to_bf16x2", _byte_pair("ue8m0", "bf16"))
     formula("cvt.rn.bf16x2.ue8m0x2", "ue8m0x2_to_bf16x2({0})", "b32", "b16")
 

@@ -175,21 +175,20 @@ def _check_read(w, shared, places: np.ndarray) -> None:
 
 
 @named
-def warpgroup_multiply(w, kind, n, a, a_descriptor, b_descriptor, scale, signs, sums, mask):
+def warpgroup_multiply(w, kinds, n, a, a_descriptor, b_descriptor, scale, signs, sums, mask):
     _whole_warp(w, mask, "wgmma")
     reads: list = []
-    b = _read_operand(w, b_descriptor, n, kind, reads)
-    c = np.stack(sums).view(np.float32)
+    kind_a, kind_b, number = kinds
+    b = _read_operand(w, b_descriptor, n, kind_b, reads)
+    c = np.stack(sums).view(number)
     if not scale.all():
-        c = np.where(scale, c, np.float32(0))
+        c = np.where(scale, c, c.dtype.type(0))
     if a_descriptor is not None:
-        whole = _read_operand(w, a_descriptor, 64, kind, reads)
         rows = w.index % 4 * 16
-        product = whole[rows : rows + 16] @ b.T
-        out = product.ravel()[matrix.sum_index(n)] * signs + c
-        out = out.astype(np.float32)
+        left = _read_operand(w, a_descriptor, 64, kind_a, reads)[rows : rows + 16]
     else:
-        out = matrix.wgmma_rows(kind, a, b * signs, c)
+        left = matrix.rows_of(kind_a, a)
+    out = matrix.add_product(left, b * signs, c)
     w.matrix_reads.append((w.matrix_group, reads))
     return out.view(np.uint32)
 
@@ -198,16 +197,12 @@ def warpgroup_multiply(w, kind, n, a, a_descriptor, b_descriptor, scale, signs, 
 def _wgmma(e: Emitter, i: Instruction) -> None:
     shape, d_type, kind_a, kind_b = i.parts[4:8]
     found = _SHAPE.match(shape)
-    if (
-        found is None
-        or found[1] != "64"
-        or d_type != "f32"
-        or kind_a != kind_b
-        or len(i.parts) != 8
-    ):
+    number = {"f32": "f4", "s32": "i4"}.get(d_type)
+    if found is None or found[1] != "64" or number is None or len(i.parts) != 8:
         raise PtxError("unknown form of wgmma")
-    if kind_a not in matrix.WIDEN or int(found[3]) * matrix.WIDEN[kind_a][0] != 256:
-        raise PtxError(f"unknown matrix type .{kind_a}")
+    for kind in (kind_a, kind_b):
+        if kind not in matrix.WIDEN or int(found[3]) * matrix.WIDEN[kind][0] != 256:
+            raise PtxError(f"unknown matrix type .{kind}")
     n = int(found[2])
     d, a, b, scale, *numbers = i.operands
     values = [x.value for x in numbers if isinstance(x, Immediate)]
@@ -225,9 +220,10 @@ def _wgmma(e: Emitter, i: Instruction) -> None:
         descriptor = e.read(a, "b64")
     sums = "(" + ", ".join(e.read(x, "b32") for x in _items(d)) + ",)"
     signs = values[0] * values[1] if len(values) > 1 else 1
+    kinds = (kind_a, kind_b, number)
+    operands = ", ".join((registers, descriptor, e.read(b, "b64"), e.read(scale, "pred")))
     out = e.temporary(
-        f"warpgroup_multiply(w, {kind_a!r}, {n}, {registers}, {descriptor}, {e.read(b, 'b64')}, "
-        f"{e.read(scale, 'pred')}, {signs}, {sums}, {e.mask})"
+        f"warpgroup_multiply(w, {kinds!r}, {n}, {operands}, {signs}, {sums}, {e.mask})"
     )
     for place, target in enumerate(_items(d)):
         e.write(target, f"{out}[{place}]", "b32")

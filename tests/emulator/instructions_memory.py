@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .memory import (
+    GLOBAL_BASE,
     LOCAL_WINDOW,
     PARAM_WINDOW,
     SHARED_WINDOW,
@@ -86,7 +87,11 @@ def _checked_load(w, memory, place, size, count):
 def _places(w, space, address, lanes):
     """(memory, addresses in it, lanes of them or None for all)."""
     if space == "global":
-        yield w.machine.memory, address, None
+        module = w.machine.module
+        if module is not None and module.base <= int(address[0]) < GLOBAL_BASE:
+            yield module, address, None
+        else:
+            yield w.machine.memory, address, None
     elif space == "shared":
         yield from _shared_places(w, address)
     elif space == "param":
@@ -96,21 +101,27 @@ def _places(w, space, address, lanes):
         size = w.machine.program.layout.local_bytes
         yield w.local, address.astype(np.int64) + owner * size, None
     else:
-        windows = ((SHARED_WINDOW, "shared"), (LOCAL_WINDOW, "local"), (PARAM_WINDOW, "param"))
-        left = np.ones(len(address), bool)
-        for base, name in windows:
-            inside = (address >= base) & (address < base + WINDOW_BYTES)
-            if inside.any():
-                left &= ~inside
-                chosen = np.nonzero(inside)[0]
-                some = None if lanes is None else lanes[chosen]
-                for memory, place, of in _places(w, name, address[chosen] - np.uint64(base), some):
-                    yield memory, place, chosen if of is None else chosen[of]
-        if left.all():
-            yield w.machine.memory, address, None
-        elif left.any():
-            chosen = np.nonzero(left)[0]
-            yield w.machine.memory, address[chosen], chosen
+        yield from _generic_places(w, address, lanes)
+
+
+def _generic_places(w, address, lanes):
+    """Of addresses in any window, lane by lane."""
+    windows = ((SHARED_WINDOW, "shared"), (LOCAL_WINDOW, "local"), (PARAM_WINDOW, "param"))
+    left = np.ones(len(address), bool)
+    for base, name in windows:
+        inside = (address >= base) & (address < base + WINDOW_BYTES)
+        if inside.any():
+            left &= ~inside
+            chosen = np.nonzero(inside)[0]
+            owners = chosen if lanes is None else lanes[chosen]
+            for memory, place, of in _places(w, name, address[chosen] - np.uint64(base), owners):
+                yield memory, place, chosen if of is None else chosen[of]
+    if left.all():
+        yield from _places(w, "global", address, lanes)
+    elif left.any():
+        chosen = np.nonzero(left)[0]
+        for memory, place, _ in _places(w, "global", address[chosen], None):
+            yield memory, place, chosen
 
 
 def _shared_places(w, address):
@@ -158,6 +169,7 @@ def _space_of(i: Instruction) -> tuple[str, int, str]:
 
 
 def _checked_space(space: str, symbol_space: str | None) -> str:
+    symbol_space = "global" if symbol_space == "const" else symbol_space
     if symbol_space is None or space == symbol_space:
         return space
     if space == "generic":

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .memory import OUTSIDE, UNWRITTEN, VALID, DeviceError, GlobalMemory, Memory
+from .memory import MODULE_BASE, OUTSIDE, UNWRITTEN, VALID, DeviceError, GlobalMemory, Memory
 from .races import ClusterClocks, SharedAccesses
 from .synchronisation import ClusterBarrier, CtaBarriers, MemoryBarrier
 from .translate import LANES, Program
@@ -363,6 +363,19 @@ def _waiting(warps: list[Warp]) -> list[str]:
     ]
 
 
+def _module_memory(program: Program) -> Memory | None:
+    """Variables of .global and .const with their initial values."""
+    size = program.layout.module_bytes
+    if size == 0:
+        return None
+    memory = Memory("global", size, MODULE_BASE, VALID)
+    for variable in program.kernel.variables.values():
+        if variable.space in ("global", "const"):
+            at = program.layout.offsets[variable.name] - MODULE_BASE
+            memory.data[at : at + variable.size_bytes] = np.frombuffer(variable.initial, np.uint8)
+    return memory
+
+
 class Machine:
     """Runs one launch. seed: None for plain round-robin order and copies that land late.
 
@@ -384,6 +397,7 @@ class Machine:
         self.program, self.memory, self.launch = program, memory, launch
         self.parameters = Memory("param", max(len(launch.parameters), 16), state=VALID)
         self.parameters.data[: len(launch.parameters)] = np.frombuffer(launch.parameters, np.uint8)
+        self.module = _module_memory(program)
         self.seed = seed
         self.random = random.Random(0 if seed is None else seed)
         self.version = 0

@@ -20,6 +20,8 @@ _WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.dtype((n
 _VALID_WORDS = {size: np.array([VALID] * size, np.uint8).view(_WORDS[size])[0] for size in _WORDS}
 GLOBAL_BASE = 0x7F2000000000
 SHARED_WINDOW = 0x7D0000000000
+MODULE_BASE = 0x7E0000000000
+"""Variables of the module in .global and .const; every other global address is a buffer's."""
 LOCAL_WINDOW = 0x7C0000000000
 PARAM_WINDOW = 0x7B0000000000
 WINDOW_BYTES = 1 << 32

@@ -15,8 +15,7 @@ from build_tools.spec_load import load_specs
 from humming_runtime.contract.launch_shape import decode_k_share
 from humming_runtime.contract.variant_name import Variant
 
-from . import EmulationError
-from .cases import Case, run
+from .cases import FAULTS, Case, run
 from .compile import compile_ptx
 from .faults import faults_of
 
@@ -75,7 +74,7 @@ def _check(arguments: tuple[str, int, int]) -> tuple[str, float, list[str]]:
     for case in cases_of(name, count, seed):
         try:
             fault = run(case)
-        except (EmulationError, AssertionError) as error:
+        except FAULTS as error:
             fault = str(error)
         if fault is not None:
             faults.append(f"{case} seed {case.seed}: {fault}")
@@ -104,7 +103,7 @@ def check_faults(name: str, count: int, seed: int) -> int:
         for case in cases_of(name, count, seed):
             try:
                 said = run(case, fault.ptx)
-            except (EmulationError, AssertionError) as error:
+            except FAULTS as error:
                 said = str(error)
             if said is not None:
                 break

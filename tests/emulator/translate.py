@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .accumulators import check_accumulators
+from .memory import MODULE_BASE
 from .ptx_text import (
     SINK,
     Address,
@@ -104,22 +106,24 @@ class Layout:
 
     def __init__(self, kernel: Kernel) -> None:
         self.offsets: dict[str, int] = {}
-        ends = {"param": 0, "shared": RESERVED_SHARED_BYTES, "local": 0}
+        ends = {"param": 0, "shared": RESERVED_SHARED_BYTES, "local": 0, "module": MODULE_BASE}
         dynamic = []
         for variable in kernel.variables.values():
             if variable.space == "shared" and variable.size_bytes == 0:
                 dynamic.append(variable)
                 continue
-            start = -(-ends[variable.space] // variable.alignment) * variable.alignment
+            space = "module" if variable.space in ("global", "const") else variable.space
+            start = -(-ends[space] // variable.alignment) * variable.alignment
             self.offsets[variable.name] = start
-            ends[variable.space] = start + variable.size_bytes
+            ends[space] = start + variable.size_bytes
         alignment = max([16, *(variable.alignment for variable in dynamic)])
         self.dynamic_start = -(-ends["shared"] // alignment) * alignment
         for variable in dynamic:
             self.offsets[variable.name] = self.dynamic_start
         self.parameter_bytes = ends["param"]
-        self.local_bytes = ends["local"]
+        self.local_bytes = -(-ends["local"] // 16) * 16
         self.static_end = ends["shared"]
+        self.module_bytes = ends["module"] - MODULE_BASE
 
     def address(self, symbol: Symbol) -> int:
         return self.offsets[symbol.name] + symbol.offset
@@ -294,7 +298,8 @@ def _is_aligned(instruction: Instruction) -> bool:
 
 
 def translate(kernel: Kernel) -> Program:
-    """Raises: PtxError that names the instruction which is not known."""
+    """Raises: PtxError that names the instruction which is not known, or which is at fault."""
+    check_accumulators(kernel)
     layout = Layout(kernel)
     names = dict(NAMES)
     emitter = Emitter(layout, names)

@@ -41,7 +41,18 @@ add.s64 %rd5, %rd2, %rd3;
 STORE = "st.global.u32 [%rd5], %r2;\nret;\n}"
 
 
-def run(body: str, *, threads=64, grid=1, cluster=1, shared=1024, seed=0, values=None, **options):
+def run(
+    body: str,
+    *,
+    threads=64,
+    grid=1,
+    cluster=1,
+    shared=1024,
+    seed=0,
+    values=None,
+    head=HEAD,
+    **options,
+):
     """The words that the kernel wrote, one a thread."""
     memory = GlobalMemory(1 << 16)
     count = threads * grid
@@ -55,7 +66,7 @@ def run(body: str, *, threads=64, grid=1, cluster=1, shared=1024, seed=0, values
         shared_bytes=shared,
         cluster=cluster,
     )
-    Machine(translate(parse(HEAD + body)), memory, launch, seed, **options).run()
+    Machine(translate(parse(head + body)), memory, launch, seed, **options).run()
     return memory.bytes_at(out, count * 4).view(np.uint32).copy()
 
 
@@ -104,6 +115,9 @@ def test_a_barrier_that_one_warp_misses_is_a_deadlock():
         run(body + STORE)
 
 
+READ = "ld.shared.u32 %r2, [%r3];"
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -114,8 +128,7 @@ def test_a_barrier_that_one_warp_misses_is_a_deadlock():
         ("mov.u32 %r3, 4; ld.shared.u32 %r2, [%r3];", "outside of every buffer"),
         ("mov.u32 %r3, dynamic; ld.shared.u32 %r2, [%r3];", "never written"),
         (
-            "mov.u32 %r3, dynamic; cp.async.cg.shared.global [%r3], [%rd1], 16;"
-            "ld.shared.u32 %r2, [%r3];",
+            "mov.u32 %r3, dynamic; cp.async.ca.shared.global [%r3], [%rd1], 4;" + READ,
             "race|in flight",
         ),
         ("mov.u32 %r3, dynamic; mbarrier.arrive.shared.b64 _, [%r3];", "no initialised mbarrier"),
@@ -184,3 +197,32 @@ def test_shuffles_and_conversions():
     mov.b32 {%rs2, %rs3}, %r4; cvt.f32.f16 %f2, %rs3; cvt.rzi.u32.f32 %r2, %f2;
     """
     assert (run(body + STORE) == np.arange(64) ^ 1).all()
+
+
+def test_tables_of_the_module_and_generic_addresses():
+    table = (
+        ".const .align 4 .u32 table[4] = {5, 0x10, -1};\n.global .align 4 .b8 more[4] = {1, 2};\n"
+    )
+    body = """
+    and.b32 %r3, %r1, 3; mul.wide.u32 %rd6, %r3, 4; mov.u64 %rd7, table; add.s64 %rd7, %rd7, %rd6;
+    ld.const.u32 %r2, [%rd7]; ld.global.u8 %r4, [more+1]; add.s32 %r2, %r2, %r4;
+    mov.u32 %r5, dynamic; cvt.u64.u32 %rd9, %r5; cvta.shared.u64 %rd9, %rd9;
+    add.s64 %rd9, %rd9, %rd3; st.u32 [%rd9], %r2; cvta.to.shared.u64 %rd10, %rd9;
+    cvt.u32.u64 %r6, %rd10; ld.shared.u32 %r7, [%r6]; ld.u32 %r8, [%rd4]; add.s32 %r2, %r7, %r8;
+    """
+    got = run(body + STORE, head=HEAD.replace(".extern", table + ".extern"))
+    assert (got == np.uint32([7, 18, 1, 2])[np.arange(64) % 4] + np.arange(64)).all()
+
+
+def test_local_memory_is_each_threads_own():
+    body = """
+    .local .align 8 .b8 depot[20];
+    mov.u64 %rd6, depot; cvta.local.u64 %rd7, %rd6; st.local.u32 [%rd6+4], %r1; bar.sync 0;
+    ld.u32 %r2, [%rd7+4]; setp.lt.u32 %p1, %r1, 40; @%p1 st.u32 [%rd7+8], %r1;
+    @%p1 ld.local.v2.u32 {%r3, %r4}, [%rd6+8]; @%p1 add.s32 %r2, %r2, %r3;
+    """
+    with pytest.raises(EmulationError, match="never written"):
+        run(body + STORE)
+    lanes = np.arange(64)
+    wanted = np.where(lanes < 40, 2 * lanes, lanes)
+    assert (run(body.replace("v2.u32 {%r3, %r4}", "u32 %r3") + STORE) == wanted).all()
