@@ -123,11 +123,11 @@ class Warp:
                 moved = True
                 continue
             moved = True
-            if fragment.full:
-                if segment.full is not None:
-                    segment.full(self, self.registers, None)
-            elif segment.masked is not None:
-                segment.masked(self, self.registers, fragment.mask)
+            if segment.code is not None:
+                if fragment.full:
+                    segment.code.full(self, self.registers, None)
+                else:
+                    segment.code.masked(self, self.registers, fragment.mask)
             self._branch(fragment, segment)
         return moved
 
@@ -518,8 +518,9 @@ class Machine:
         if instruction is None:
             trace = error.__traceback__
             while trace is not None:
-                if trace.tb_frame.f_code.co_filename == self.program.file_name:
-                    instruction = self.program.instruction_at(trace.tb_lineno)
+                file_name = trace.tb_frame.f_code.co_filename
+                found = self.program.instruction_at(file_name, trace.tb_lineno)
+                instruction = found or instruction
                 trace = trace.tb_next
         place = ""
         if instruction is not None:

@@ -234,7 +234,7 @@ class _Body:
                 at = label.end()
                 continue
             line = text.count("\n", 0, at) + 1
-            if text.startswith((".loc", ".file"), at):
+            if text.startswith((".loc ", ".loc\t", ".file"), at):
                 at = text.index("\n", at)
                 continue
             end = text.index(";", at)

@@ -30,6 +30,7 @@ from .ptx_text import (
     Symbol,
 )
 
+Origins = dict[str, list[tuple[int, Instruction]]]
 LANES = 32
 RESERVED_SHARED_BYTES = 1024
 """sm_90 keeps the first KiB of a CTA's shared memory."""
@@ -255,30 +256,71 @@ class Segment:
     """
 
     first: Instruction
-    full: Callable | None = None
-    masked: Callable | None = None
+    code: Code | None = None
     waiting: Callable | None = None
     aligned: bool = False
     guard: int | None = None
     guard_negated: bool = False
     target: int | None = None  # segment of a branch
     exits: bool = False
-    last: Instruction | None = None
+
+
+class Code:
+    """Straight instructions as functions f(warp, registers, mask), compiled at first use.
+
+    What does not translate shows at once. origins: generated file -> (line, instruction), sorted.
+    """
+
+    def __init__(self, run: list[Instruction], emitter: Emitter, origins: Origins) -> None:
+        self._run, self._emitter, self._origins = run, emitter, origins
+        self._full_text = self._text(None)
+        self._full: Callable | None = None
+        self._masked: Callable | None = None
+
+    @property
+    def full(self) -> Callable:
+        """For all 32 lanes."""
+        if self._full is None:
+            self._full = self._compiled(*self._full_text)
+        return self._full
+
+    @property
+    def masked(self) -> Callable:
+        """For some lanes."""
+        if self._masked is None:
+            self._masked = self._compiled(*self._text("m"))
+        return self._masked
+
+    def _text(self, mask: str | None) -> tuple[str, list[tuple[int, Instruction]]]:
+        lines, origins = ["def run(w, R, m):"], []
+        for instruction in self._run:
+            origins.append((len(lines) + 1, instruction))
+            _try(instruction, lambda i=instruction: _emit(self._emitter, i, mask))
+            lines.extend("  " + line for line in self._emitter.lines)
+            self._emitter.lines.clear()
+        return "\n".join([*lines, "  return"]), origins
+
+    def _compiled(self, text: str, origins: list[tuple[int, Instruction]]) -> Callable:
+        file_name = f"<ptx {len(self._origins)}>"
+        self._origins[file_name] = origins
+        exec(compile(text, file_name, "exec"), self._emitter.names)
+        return self._emitter.names["run"]
 
 
 @dataclass
 class Program:
-    """A translated kernel. origins: (first line of generated code, instruction), sorted."""
+    """A translated kernel. origins: see Code."""
 
     kernel: Kernel
     layout: Layout
     segments: list[Segment]
-    file_name: str
-    origins: list[tuple[int, Instruction]]
+    origins: Origins
 
-    def instruction_at(self, generated_line: int) -> Instruction | None:
-        at = bisect_right([line for line, _ in self.origins], generated_line) - 1
-        return self.origins[at][1] if at >= 0 else None
+    def instruction_at(self, file_name: str, line: int) -> Instruction | None:
+        """Of a line of generated code; None for another file."""
+        known = self.origins.get(file_name, [])
+        at = bisect_right([start for start, _ in known], line) - 1
+        return known[at][1] if at >= 0 else None
 
 
 def _head(instruction: Instruction, table: dict) -> str | None:
@@ -307,19 +349,12 @@ def translate(kernel: Kernel) -> Program:
     leaders = _leaders(instructions)
     order = sorted(leaders)
     number = {start: i for i, start in enumerate(order)}
+    origins: Origins = {}
     segments: list[Segment] = []
-    source: list[str] = []
-    origins: list[tuple[int, Instruction]] = []
     for place, start in enumerate(order):
         end = order[place + 1] if place + 1 < len(order) else len(instructions)
-        run = instructions[start:end]
-        segments.append(_segment(run, place, number, emitter, source, origins, layout))
-    file_name = f"<ptx {kernel.name}>"
-    exec(compile("\n".join(source), file_name, "exec"), names)
-    for place, segment in enumerate(segments):
-        segment.full = names.get(f"full{place}")
-        segment.masked = names.get(f"masked{place}")
-    return Program(kernel, layout, segments, file_name, origins)
+        segments.append(_segment(instructions[start:end], number, emitter, origins))
+    return Program(kernel, layout, segments, origins)
 
 
 def _leaders(instructions: list[Instruction]) -> set[int]:
@@ -339,20 +374,15 @@ def _leaders(instructions: list[Instruction]) -> set[int]:
 
 
 def _segment(
-    run: list[Instruction],
-    place: int,
-    number: dict[int, int],
-    emitter: Emitter,
-    source: list[str],
-    origins: list[tuple[int, Instruction]],
-    layout: Layout,
+    run: list[Instruction], number: dict[int, int], emitter: Emitter, origins: Origins
 ) -> Segment:
-    segment = Segment(run[0], last=run[-1])
+    segment = Segment(run[0])
     segment.aligned = any(_is_aligned(i) for i in run)
-    last = run[-1]
-    if _head(run[0], BLOCKING) is not None:
-        segment.waiting = _try(run[0], lambda: BLOCKING[_head(run[0], BLOCKING)](layout, run[0]))
-        _set_guard(segment, run[0])
+    first, last = run[0], run[-1]
+    head = _head(first, BLOCKING)
+    if head is not None:
+        segment.waiting = _try(first, lambda: BLOCKING[head](emitter.layout, first))
+        _set_guard(segment, first)
         return segment
     if last.parts[0] in ("bra", "ret", "exit"):
         run = run[:-1]
@@ -361,14 +391,7 @@ def _segment(
         if not segment.exits:
             segment.target = number.get(last.operands[0].target, len(number))
     if run:
-        for name, mask in ((f"full{place}", None), (f"masked{place}", "m")):
-            source.append(f"def {name}(w, R, m):")
-            for instruction in run:
-                origins.append((len(source) + 1, instruction))
-                _try(instruction, lambda i=instruction, m=mask: _emit(emitter, i, m))
-                source.extend("  " + line for line in emitter.lines)
-                emitter.lines.clear()
-            source.append("  return")
+        segment.code = Code(run, emitter, origins)
     return segment
 
 
