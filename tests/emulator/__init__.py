@@ -1,13 +1,13 @@
 """Runs the PTX of CUDA kernels on the CPU, slowly and with checks (docs/emulator.md)."""
 
 from . import instructions_arithmetic, instructions_matrix, instructions_memory, instructions_sync
-from .machine import Deadlock, EmulationError, Launch, Machine
+from .machine import DeadlockError, EmulationError, Launch, Machine
 from .memory import GlobalMemory
 from .ptx_text import PtxError, parse
 from .translate import translate
 
 __all__ = [
-    "Deadlock",
+    "DeadlockError",
     "EmulationError",
     "GlobalMemory",
     "Launch",

@@ -30,7 +30,9 @@ def _command() -> tuple[str, ...]:
     return find_toolchain(None, [], None).command
 
 
-def compile_text(source: str, target: str, name: str = "kernel.cu", folder: Path | None = None) -> str:
+def compile_text(
+    source: str, target: str, name: str = "kernel.cu", folder: Path | None = None
+) -> str:
     """CUDA text -> PTX. folder: where includes are relative to. Raises: RuntimeError."""
     with tempfile.TemporaryDirectory() as temporary:
         place = (folder or Path(temporary)) / name

@@ -32,7 +32,16 @@ from .translate import Program, translate
 
 MARGIN = 8
 """Elements before and after each row of activations and output that nothing may touch."""
-SHARED_LIMIT_BYTES = {75: 64 << 10, 80: 163 << 10, 86: 99 << 10, 87: 163 << 10, 88: 99 << 10, 89: 99 << 10, 120: 99 << 10, 121: 99 << 10}
+SHARED_LIMIT_BYTES = {
+    75: 64 << 10,
+    80: 163 << 10,
+    86: 99 << 10,
+    87: 163 << 10,
+    88: 99 << 10,
+    89: 99 << 10,
+    120: 99 << 10,
+    121: 99 << 10,
+}
 LARGEST_SHARED_BYTES = 227 << 10
 MEMORY_BYTES = 1 << 24
 _PROGRAMS: dict[str, Program] = {}
@@ -56,7 +65,9 @@ class EmulatedDriver:
 
     def encode_tensor_map(self, arguments) -> None:
         """cuTensorMapEncodeTiled's arguments -> an opaque id of 128 bytes at the target."""
-        target, data_type, rank, address, sizes, strides, box, steps, interleave, swizzle, *_ = arguments
+        target, data_type, rank, address, sizes, strides, box, steps, interleave, swizzle, *_ = (
+            arguments
+        )
         if rank.value != 2 or interleave.value or list(steps) != [1, 1]:
             raise NotImplementedError("tensor maps of this kind")
         tensor = DeviceTensor(
@@ -80,7 +91,12 @@ class Outcome:
 
 
 def shape_for(
-    variant: Variant, size: tuple[int, int, int], split_k: int, ctas: int, stages: int | None, whole_tiles: int
+    variant: Variant,
+    size: tuple[int, int, int],
+    split_k: int,
+    ctas: int,
+    stages: int | None,
+    whole_tiles: int,
 ) -> LaunchShape:
     """The launch that the runtime would choose among, with what is asked for."""
     m, n, _k = size
@@ -173,7 +189,7 @@ def _bytes(tensor: torch.Tensor) -> np.ndarray:
 def _rows(
     memory: GlobalMemory, name: str, rows: int, columns: int, values: torch.Tensor | None
 ) -> tuple[int, int]:
-    """(address, stride in elements) of a matrix with margins around its rows, which are no buffer."""
+    """(address, stride in elements) of a matrix; margins around its rows are no buffer."""
     stride = columns + 2 * MARGIN
     start = memory.allocate(name, rows * stride * 2, 0) + MARGIN * 2
     for row in range(rows):

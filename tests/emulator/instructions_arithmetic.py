@@ -107,8 +107,14 @@ def extract_bits(a, position, length, dtype):
     start = (position & np.uint32(255)).astype(np.int64)
     count = (length & np.uint32(255)).astype(np.int64)
     unsigned = np.dtype(f"u{dtype.itemsize}")
-    shifted = np.where(start >= bits, 0, a.view(unsigned) >> np.minimum(start, bits - 1).astype(unsigned))
-    kept = np.where(count >= bits, ~unsigned.type(0), (np.uint64(1) << np.minimum(count, 63).astype(np.uint64)) - np.uint64(1))
+    shifted = np.where(
+        start >= bits, 0, a.view(unsigned) >> np.minimum(start, bits - 1).astype(unsigned)
+    )
+    kept = np.where(
+        count >= bits,
+        ~unsigned.type(0),
+        (np.uint64(1) << np.minimum(count, 63).astype(np.uint64)) - np.uint64(1),
+    )
     value = shifted.astype(unsigned) & kept.astype(unsigned)
     if dtype.kind == "i":
         top = np.minimum(start + count - 1, bits - 1)
@@ -123,9 +129,15 @@ def insert_bits(a, b, position, length):
     bits = unsigned.itemsize * 8
     start = (position & np.uint32(255)).astype(np.uint64)
     count = np.minimum(length & np.uint32(255), bits).astype(np.uint64)
-    ones = np.where(count >= 64, ~np.uint64(0), (np.uint64(1) << np.minimum(count, np.uint64(63))) - np.uint64(1))
+    ones = np.where(
+        count >= 64,
+        ~np.uint64(0),
+        (np.uint64(1) << np.minimum(count, np.uint64(63))) - np.uint64(1),
+    )
     mask = np.where(start >= bits, np.uint64(0), ones << np.minimum(start, np.uint64(63)))
-    moved = np.where(start >= bits, np.uint64(0), a.astype(np.uint64) << np.minimum(start, np.uint64(63)))
+    moved = np.where(
+        start >= bits, np.uint64(0), a.astype(np.uint64) << np.minimum(start, np.uint64(63))
+    )
     return ((b.astype(np.uint64) & ~mask) | (moved & mask)).astype(unsigned)
 
 
@@ -193,6 +205,9 @@ def _add_integers() -> None:
             product = f"({{0}}).astype(np.{cast}) * ({{1}}).astype(np.{cast})"
             formula(f"mul.wide.{t}", product, wide, t, t)
             formula(f"mad.wide.{t}", product + " + {2}", wide, t, t, wide)
+
+
+def _add_logic() -> None:
     for t in _SIGNED:
         formula(f"neg.{t}", "-({0})", t, t)
         formula(f"abs.{t}", "np.abs({0})", t, t)
@@ -208,11 +223,22 @@ def _add_integers() -> None:
         formula(f"{name}.pred", f"({{0}}) {sign} ({{1}})", "pred", "pred", "pred")
     formula("not.pred", "~({0})", "pred", "pred")
     formula("mov.pred", "{0}", "pred", "pred")
+
+
+def _add_bit_fields() -> None:
     for bits in (32, 64):
         formula(f"popc.b{bits}", "count_bits({0})", "u32", f"b{bits}")
         formula(f"clz.b{bits}", "leading_zeros({0})", "u32", f"b{bits}")
         formula(f"brev.b{bits}", "reverse_bits({0})", f"b{bits}", f"b{bits}")
-        formula(f"bfi.b{bits}", "insert_bits({0}, {1}, {2}, {3})", f"b{bits}", f"b{bits}", f"b{bits}", "u32", "u32")
+        formula(
+            f"bfi.b{bits}",
+            "insert_bits({0}, {1}, {2}, {3})",
+            f"b{bits}",
+            f"b{bits}",
+            f"b{bits}",
+            "u32",
+            "u32",
+        )
         for kind in "us":
             t = f"{kind}{bits}"
             dtype = f"np.dtype(np.{number_type(t)[0].name})"
@@ -249,7 +275,16 @@ def _add_floats() -> None:
     formula("lg2.approx.f32", "np.log2({0})", "f32", "f32")
     formula("rsqrt.approx.f32", "np.float32(1) / np.sqrt({0})", "f32", "f32")
     for kind in ("f16", "bf16"):
-        for name, count in (("add", 2), ("sub", 2), ("mul", 2), ("fma", 3), ("min", 2), ("max", 2), ("neg", 1), ("abs", 1)):
+        for name, count in (
+            ("add", 2),
+            ("sub", 2),
+            ("mul", 2),
+            ("fma", 3),
+            ("min", 2),
+            ("max", 2),
+            ("neg", 1),
+            ("abs", 1),
+        ):
             values = ", ".join(f"{{{n}}}" for n in range(count))
             named_as(f"{name}_{kind}", getattr(floats.SIXTEEN[kind], name))
             named_as(f"{name}_{kind}x2", floats.on_pairs(kind, name))
@@ -257,7 +292,14 @@ def _add_floats() -> None:
                 for t, bits in ((kind, "b16"), (f"{kind}x2", "b32")):
                     formula(f"{name}{rounding}.{t}", f"{name}_{t}({values})", bits, *[bits] * count)
         named_as(f"relu_fma_{kind}x2", floats.on_pairs(kind, "relu_fma"))
-        formula(f"fma.rn.relu.{kind}x2", f"relu_fma_{kind}x2({{0}}, {{1}}, {{2}})", "b32", "b32", "b32", "b32")
+        formula(
+            f"fma.rn.relu.{kind}x2",
+            f"relu_fma_{kind}x2({{0}}, {{1}}, {{2}})",
+            "b32",
+            "b32",
+            "b32",
+            "b32",
+        )
 
 
 def named_as(name: str, function) -> None:
@@ -269,6 +311,8 @@ def named_as(name: str, function) -> None:
 for _function in (floats.fma_f32, floats.fma_f64):
     named(_function)
 _add_integers()
+_add_logic()
+_add_bit_fields()
 _add_floats()
 
 
@@ -316,7 +360,9 @@ def _setp(e: Emitter, i: Instruction) -> None:
     result = e.temporary(table[compare].format(a, b))
     destination = i.operands[0]
     first, second = (
-        (destination.first, destination.second) if isinstance(destination, Pair) else (destination, SINK)
+        (destination.first, destination.second)
+        if isinstance(destination, Pair)
+        else (destination, SINK)
     )
     values = [result, f"~{result}"]
     if combine is not None:
@@ -349,7 +395,8 @@ def _mov(e: Emitter, i: Instruction) -> None:
         e.write(destination, f"np.stack(({values}), 1).view(np.uint{bits})[:, 0]", f"b{bits}")
     elif isinstance(destination, Vector):
         part = bits // len(destination.items)
-        pieces = e.temporary(f"({e.read(source, f'b{bits}')}).view(np.uint{part}).reshape(-1, {len(destination.items)})")
+        value, count = e.read(source, f"b{bits}"), len(destination.items)
+        pieces = e.temporary(f"({value}).view(np.uint{part}).reshape(-1, {count})")
         for place, item in enumerate(destination.items):
             if item is not SINK:
                 e.write(item, f"np.ascontiguousarray({pieces}[:, {place}])", f"b{part}")
@@ -359,6 +406,7 @@ def _mov(e: Emitter, i: Instruction) -> None:
 
 # --- conversions -------------------------------------------------------------------------------
 
+_LARGEST = {"f16": 65504.0, "bf16": 3.3895313892515355e38}
 _NARROW = {"f16": "f32_to_f16", "bf16": "f32_to_bf16"}
 for _function in (floats.f32_to_f16, floats.f32_to_bf16, floats.f64_to_f16, floats.f64_to_bf16):
     named(_function)
@@ -398,7 +446,9 @@ def relu_floor(values):
 
 @named
 def keep_finite(values, largest):
-    return np.where(np.isnan(values), values, np.clip(values, np.float32(-largest), np.float32(largest)))
+    return np.where(
+        np.isnan(values), values, np.clip(values, np.float32(-largest), np.float32(largest))
+    )
 
 
 @named
@@ -435,12 +485,25 @@ def _to_byte_pair(kind: str):
     return convert
 
 
+def _halves_to_byte_pair(kind: str):
+    def convert(pair):
+        halves = floats.f16_to_f32(np.ascontiguousarray(pair).view(np.uint16))
+        return floats.encode_byte(kind, halves).view(np.uint16)
+
+    return convert
+
+
 def _add_small_floats() -> None:
     for kind in ("e4m3", "e5m2"):
         named_as(f"{kind}x2_to_f16x2", _byte_pair(kind, "f16"))
         named_as(f"f32_to_{kind}x2", _to_byte_pair(kind))
         formula(f"cvt.rn.f16x2.{kind}x2", f"{kind}x2_to_f16x2({{0}})", "b32", "b16")
-        formula(f"cvt.rn.satfinite.{kind}x2.f32", f"f32_to_{kind}x2({{0}}, {{1}})", "b16", "f32", "f32")
+        formula(
+            f"cvt.rn.satfinite.{kind}x2.f32", f"f32_to_{kind}x2({{0}}, {{1}})", "b16", "f32", "f32"
+        )
+        named_as(f"f16x2_to_{kind}x2", _halves_to_byte_pair(kind))
+        text = f"f16x2_to_{kind}x2({{0}})"
+        formula(f"cvt.rn.satfinite.{kind}x2.f16x2", text, "b16", "b32")
     named_as("ue8m0x2_to_bf16x2", _byte_pair("ue8m0", "bf16"))
     formula("cvt.rn.bf16x2.ue8m0x2", "ue8m0x2_to_bf16x2({0})", "b32", "b16")
 
@@ -456,39 +519,55 @@ def _cvt(e: Emitter, i: Instruction) -> None:
         high, low = (_narrowed(e.read(s, "f32"), to[:-2], modifiers) for s in i.operands[1:])
         e.write(i.operands[0], f"pack_halves({low}, {high})", "b32")
         return
-    target = number_type(to)[0]
-    source = number_type(source_type)[0]
+    number_type(to)
+    number_type(source_type)
     if not isinstance(i.operands[0], Register) or len(i.operands) != 2:
         raise PtxError("unknown form of cvt")
     value = e.read(i.operands[1], source_type)
-    halves = ("f16", "bf16")
-    is_float = source_type in (*halves, "f32", "f64")
-    if source_type in halves:
+    if source_type in _HALVES:
         value = f"{source_type}_to_f32({value})"
-    if to in halves:
-        if source_type == "f64" and modifiers == ["rn"]:
-            value = f"f64_to_{to}({value})"
-        elif is_float:
-            value = _narrowed(value, to, modifiers)
-        else:
-            value = f"f64_to_{to}(({value}).astype(np.float64))"
+    if to in _HALVES:
+        value = _to_half(value, to, source_type, modifiers)
     elif to in ("f32", "f64"):
-        unknown = set(modifiers) - {"rn", "sat"}
-        if unknown:
-            raise PtxError(f"unknown modifier .{unknown.pop()}")
-        value = f"({value}).astype(np.{target.name})"
-        if "sat" in modifiers:
-            value = f"np.clip(np.nan_to_num({value}), 0, 1).astype(np.{target.name})"
-    elif is_float:
+        value = _to_float(value, to, modifiers)
+    else:
+        value = _to_integer(value, to, source_type, modifiers)
+    e.write(i.operands[0], value, to)
+
+
+_HALVES = ("f16", "bf16")
+_FLOATS = (*_HALVES, "f32", "f64")
+
+
+def _to_half(value: str, to: str, source_type: str, modifiers: list[str]) -> str:
+    if source_type == "f64" and modifiers == ["rn"]:
+        return f"f64_to_{to}({value})"
+    if source_type in _FLOATS:
+        return _narrowed(value, to, modifiers)
+    return f"f64_to_{to}(({value}).astype(np.float64))"
+
+
+def _to_float(value: str, to: str, modifiers: list[str]) -> str:
+    unknown = set(modifiers) - {"rn", "sat"}
+    if unknown:
+        raise PtxError(f"unknown modifier .{unknown.pop()}")
+    target = number_type(to)[0].name
+    value = f"({value}).astype(np.{target})"
+    if "sat" in modifiers:
+        return f"np.clip(np.nan_to_num({value}), 0, 1).astype(np.{target})"
+    return value
+
+
+def _to_integer(value: str, to: str, source_type: str, modifiers: list[str]) -> str:
+    target = number_type(to)[0].name
+    if source_type in _FLOATS:
         rounding = [m for m in modifiers if m in _ROUND_INTEGER]
         if len(rounding) != 1:
             raise PtxError("no rounding to an integer given")
-        value = f"to_integer({_ROUND_INTEGER[rounding[0]]}({value}), np.dtype(np.{target.name}))"
-    elif "sat" in modifiers:
-        value = f"saturate_integer({value}, np.dtype(np.{target.name}))"
-    elif target != source:
-        value = f"({value}).astype(np.{target.name})"
-    e.write(i.operands[0], value, to)
+        return f"to_integer({_ROUND_INTEGER[rounding[0]]}({value}), np.dtype(np.{target}))"
+    if "sat" in modifiers:
+        return f"saturate_integer({value}, np.dtype(np.{target}))"
+    return f"({value}).astype(np.{target})"
 
 
 def _narrowed(value: str, kind: str, modifiers: list[str]) -> str:
@@ -498,7 +577,7 @@ def _narrowed(value: str, kind: str, modifiers: list[str]) -> str:
     if unknown:
         raise PtxError(f"unknown modifier .{unknown.pop()}")
     if "satfinite" in modifiers:
-        largest = 65504.0 if kind == "f16" else 3.3895313892515355e38
+        largest = _LARGEST[kind]
         value = f"keep_finite({value}, {largest})"
     if "relu" in modifiers:
         value = f"relu_floor({value})"

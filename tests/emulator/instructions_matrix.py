@@ -7,8 +7,9 @@ import re
 import numpy as np
 
 from . import matrix
-from .memory import BARRIER, IN_FLIGHT, OUTSIDE, MemoryFault
+from .memory import BARRIER, IN_FLIGHT, OUTSIDE, DeviceError
 from .ptx_text import Immediate, Instruction, PtxError, Register, Vector
+from .races import words_of
 from .tensor_copy import swizzled
 from .translate import LANES, Emitter, handler, named
 
@@ -18,14 +19,17 @@ _LANE = np.arange(LANES)
 
 def _whole_warp(w, mask, what: str) -> None:
     if mask is not None and not mask.all():
-        raise MemoryFault(f"{what} by {int(mask.sum())} lanes of a warp")
+        raise DeviceError(f"{what} by {int(mask.sum())} lanes of a warp")
 
 
 @named
 def load_matrices(w, address, count, transposed, mask):
     """Words [register][lane]; lane l gives the address of row l % 8 of tile l / 8."""
     _whole_warp(w, mask, "ldmatrix")
-    words = w.cta.shared.load(address[: 8 * count], 4, 4)  # (4, rows): 16 bytes a row
+    shared = w.cta.shared
+    words = shared.load(address[: 8 * count], 4, 4)  # (4, rows): 16 bytes a row
+    if shared.accesses is not None:
+        shared.accesses.read(w, words_of(address[: 8 * count], 16))
     rows = np.ascontiguousarray(words.T).reshape(count, 8, 4)
     if transposed:
         halves = rows.view(np.uint16).transpose(0, 2, 1)
@@ -41,7 +45,11 @@ def store_matrices(w, address, values, transposed, mask):
     if transposed:
         halves = rows.view(np.uint16).transpose(0, 2, 1)
         rows = np.ascontiguousarray(halves).view(np.uint32)
-    w.cta.shared.store(address[: 8 * count], 4, np.ascontiguousarray(rows.reshape(-1, 4).T))
+    shared = w.cta.shared
+    shared.store(address[: 8 * count], 4, np.ascontiguousarray(rows.reshape(-1, 4).T))
+    if shared.accesses is not None:
+        words = words_of(address[: 8 * count], 16)
+        shared.accesses.write(w, words, w.slot, w.clock[w.slot])
 
 
 def _matrix_form(i: Instruction) -> tuple[int, bool]:
@@ -116,7 +124,7 @@ def descriptor_places(descriptor: int, rows: int, row_bytes: int) -> np.ndarray:
     stride = (descriptor >> 32 & 0x3FFF) << 4
     width = _MODES.get(descriptor >> 62)
     if descriptor >> 49 & 7:
-        raise MemoryFault("wgmma: a base offset in the descriptor is not supported")
+        raise DeviceError("wgmma: a base offset in the descriptor is not supported")
     row, byte = np.arange(rows)[:, None], np.arange(row_bytes)[None]
     if width == 0:
         return start + row // 8 * stride + row % 8 * 16 + byte // 16 * leading + byte % 16
@@ -127,12 +135,12 @@ def descriptor_places(descriptor: int, rows: int, row_bytes: int) -> np.ndarray:
 def _read_operand(w, descriptor: np.ndarray, rows: int, kind: str, reads: list) -> np.ndarray:
     value = int(descriptor[0])
     if (descriptor != descriptor[0]).any():
-        raise MemoryFault("wgmma: the descriptor differs among the lanes of a warp")
+        raise DeviceError("wgmma: the descriptor differs among the lanes of a warp")
     places = _cached_places(value, rows)
     shared = w.cta.shared
     if int(places.max()) >= shared.size:
-        raise MemoryFault(f"wgmma: operand at {int(places.min()):#x} ends outside of shared memory")
-    _check_read(shared, places)
+        raise DeviceError(f"wgmma: operand at {int(places.min()):#x} ends outside of shared memory")
+    _check_read(w, shared, places)
     raw = shared.data[places]
     reads.append((places, raw))
     bits, widen = matrix.WIDEN[kind]
@@ -151,31 +159,36 @@ def _cached_places(descriptor: int, rows: int) -> np.ndarray:
     return _PLACES[key]
 
 
-def _check_read(shared, places: np.ndarray) -> None:
+def _check_read(w, shared, places: np.ndarray) -> None:
     """Rows beyond the activations may never have been written: their sums are not used."""
+    if shared.accesses is not None:
+        shared.accesses.read(w, places[:, ::4] >> 2)
     states = shared.state[places]
-    for state, why in ((IN_FLIGHT, "in flight"), (BARRIER, "a barrier object"), (OUTSIDE, "reserved")):
+    for state, why in (
+        (IN_FLIGHT, "in flight"),
+        (BARRIER, "a barrier object"),
+        (OUTSIDE, "reserved"),
+    ):
         if (states == state).any():
             at = int(places[states == state][0])
-            raise MemoryFault(f"wgmma reads shared byte {at:#x} that is {why}")
+            raise DeviceError(f"wgmma reads shared byte {at:#x} that is {why}")
 
 
 @named
-def warpgroup_multiply(w, kind, n, a, a_descriptor, b_descriptor, scale, signs, sums, mask):
+def warpgroup_multiply(w, kinds, n, a, a_descriptor, b_descriptor, scale, signs, sums, mask):
     _whole_warp(w, mask, "wgmma")
     reads: list = []
-    b = _read_operand(w, b_descriptor, n, kind, reads)
-    c = np.stack(sums).view(np.float32)
+    kind_a, kind_b, number = kinds
+    b = _read_operand(w, b_descriptor, n, kind_b, reads)
+    c = np.stack(sums).view(number)
     if not scale.all():
-        c = np.where(scale, c, np.float32(0))
+        c = np.where(scale, c, c.dtype.type(0))
     if a_descriptor is not None:
-        whole = _read_operand(w, a_descriptor, 64, kind, reads)
         rows = w.index % 4 * 16
-        product = whole[rows : rows + 16] @ b.T
-        out = product.ravel()[matrix.sum_index(n)] * signs + c
-        out = out.astype(np.float32)
+        left = _read_operand(w, a_descriptor, 64, kind_a, reads)[rows : rows + 16]
     else:
-        out = matrix.wgmma_rows(kind, a, b * signs, c)
+        left = matrix.rows_of(kind_a, a)
+    out = matrix.add_product(left, b * signs, c)
     w.matrix_reads.append((w.matrix_group, reads))
     return out.view(np.uint32)
 
@@ -184,10 +197,12 @@ def warpgroup_multiply(w, kind, n, a, a_descriptor, b_descriptor, scale, signs, 
 def _wgmma(e: Emitter, i: Instruction) -> None:
     shape, d_type, kind_a, kind_b = i.parts[4:8]
     found = _SHAPE.match(shape)
-    if found is None or found[1] != "64" or d_type != "f32" or kind_a != kind_b or len(i.parts) != 8:
+    number = {"f32": "f4", "s32": "i4"}.get(d_type)
+    if found is None or found[1] != "64" or number is None or len(i.parts) != 8:
         raise PtxError("unknown form of wgmma")
-    if kind_a not in matrix.WIDEN or int(found[3]) * matrix.WIDEN[kind_a][0] != 256:
-        raise PtxError(f"unknown matrix type .{kind_a}")
+    for kind in (kind_a, kind_b):
+        if kind not in matrix.WIDEN or int(found[3]) * matrix.WIDEN[kind][0] != 256:
+            raise PtxError(f"unknown matrix type .{kind}")
     n = int(found[2])
     d, a, b, scale, *numbers = i.operands
     values = [x.value for x in numbers if isinstance(x, Immediate)]
@@ -205,9 +220,10 @@ def _wgmma(e: Emitter, i: Instruction) -> None:
         descriptor = e.read(a, "b64")
     sums = "(" + ", ".join(e.read(x, "b32") for x in _items(d)) + ",)"
     signs = values[0] * values[1] if len(values) > 1 else 1
+    kinds = (kind_a, kind_b, number)
+    operands = ", ".join((registers, descriptor, e.read(b, "b64"), e.read(scale, "pred")))
     out = e.temporary(
-        f"warpgroup_multiply(w, {kind_a!r}, {n}, {registers}, {descriptor}, {e.read(b, 'b64')}, "
-        f"{e.read(scale, 'pred')}, {signs}, {sums}, {e.mask})"
+        f"warpgroup_multiply(w, {kinds!r}, {n}, {operands}, {signs}, {sums}, {e.mask})"
     )
     for place, target in enumerate(_items(d)):
         e.write(target, f"{out}[{place}]", "b32")
@@ -238,10 +254,12 @@ def finish_matrix_groups(w, kept):
             left.append((group, reads))
             continue
         for places, raw in reads:
-            _check_read(shared, places)
+            _check_read(w, shared, places)
             if (shared.data[places] != raw).any():
                 at = int(places[shared.data[places] != raw][0])
-                raise MemoryFault(f"shared byte {at:#x} changed before the wgmma that reads it ended")
+                raise DeviceError(
+                    f"shared byte {at:#x} changed before the wgmma that reads it ended"
+                )
     w.matrix_reads = left
 
 

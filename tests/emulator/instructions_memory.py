@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from .memory import (
+    GLOBAL_BASE,
     LOCAL_WINDOW,
     PARAM_WINDOW,
     SHARED_WINDOW,
     VALID,
     WINDOW_BYTES,
-    MemoryFault,
+    DeviceError,
 )
 from .ptx_text import SINK, Instruction, PtxError, Vector
+from .races import words_of
 from .translate import LANES, Emitter, handler, named, number_type
 
 CLUSTER_SHIFT = 24
@@ -36,7 +38,7 @@ def load(w, space, address, size, count, mask):
         lanes = np.nonzero(mask)[0]
         try:
             out[:, lanes] = _load(w, space, address[lanes], size, count, lanes)
-        except MemoryFault as error:
+        except DeviceError as error:
             raise _of_lane(error, lanes) from None
     return out
 
@@ -52,11 +54,14 @@ def store(w, space, address, size, values, mask):
     try:
         for memory, place, chosen in _places(w, space, address, lanes):
             memory.store(place, size, values if chosen is None else values[:, chosen])
-    except MemoryFault as error:
+            if memory.accesses is not None and size >= 4 and not w.in_atomic:
+                words = words_of(place, size * len(values))
+                memory.accesses.write(w, words, w.slot, w.clock[w.slot])
+    except DeviceError as error:
         raise _of_lane(error, lanes) from None
 
 
-def _of_lane(error: MemoryFault, lanes) -> MemoryFault:
+def _of_lane(error: DeviceError, lanes) -> DeviceError:
     if lanes is not None and error.lane is not None:
         error.lane = int(lanes[error.lane])
     return error
@@ -65,17 +70,28 @@ def _of_lane(error: MemoryFault, lanes) -> MemoryFault:
 def _load(w, space, address, size, count, lanes=None):
     pieces = list(_places(w, space, address, lanes))
     if len(pieces) == 1 and pieces[0][2] is None:
-        return pieces[0][0].load(pieces[0][1], size, count)
+        return _checked_load(w, *pieces[0][:2], size, count)
     out = np.zeros((count, len(address)), f"u{size}")
     for memory, place, chosen in pieces:
-        out[:, chosen] = memory.load(place, size, count)
+        out[:, chosen] = _checked_load(w, memory, place, size, count)
     return out
+
+
+def _checked_load(w, memory, place, size, count):
+    values = memory.load(place, size, count)
+    if memory.accesses is not None and not w.in_atomic:
+        memory.accesses.read(w, words_of(place, size * count))
+    return values
 
 
 def _places(w, space, address, lanes):
     """(memory, addresses in it, lanes of them or None for all)."""
     if space == "global":
-        yield w.machine.memory, address, None
+        module = w.machine.module
+        if module is not None and module.base <= int(address[0]) < GLOBAL_BASE:
+            yield module, address, None
+        else:
+            yield w.machine.memory, address, None
     elif space == "shared":
         yield from _shared_places(w, address)
     elif space == "param":
@@ -85,21 +101,27 @@ def _places(w, space, address, lanes):
         size = w.machine.program.layout.local_bytes
         yield w.local, address.astype(np.int64) + owner * size, None
     else:
-        windows = ((SHARED_WINDOW, "shared"), (LOCAL_WINDOW, "local"), (PARAM_WINDOW, "param"))
-        left = np.ones(len(address), bool)
-        for base, name in windows:
-            inside = (address >= base) & (address < base + WINDOW_BYTES)
-            if inside.any():
-                left &= ~inside
-                chosen = np.nonzero(inside)[0]
-                some = None if lanes is None else lanes[chosen]
-                for memory, place, of in _places(w, name, address[chosen] - np.uint64(base), some):
-                    yield memory, place, chosen if of is None else chosen[of]
-        if left.all():
-            yield w.machine.memory, address, None
-        elif left.any():
-            chosen = np.nonzero(left)[0]
-            yield w.machine.memory, address[chosen], chosen
+        yield from _generic_places(w, address, lanes)
+
+
+def _generic_places(w, address, lanes):
+    """Of addresses in any window, lane by lane."""
+    windows = ((SHARED_WINDOW, "shared"), (LOCAL_WINDOW, "local"), (PARAM_WINDOW, "param"))
+    left = np.ones(len(address), bool)
+    for base, name in windows:
+        inside = (address >= base) & (address < base + WINDOW_BYTES)
+        if inside.any():
+            left &= ~inside
+            chosen = np.nonzero(inside)[0]
+            owners = chosen if lanes is None else lanes[chosen]
+            for memory, place, of in _places(w, name, address[chosen] - np.uint64(base), owners):
+                yield memory, place, chosen if of is None else chosen[of]
+    if left.all():
+        yield from _places(w, "global", address, lanes)
+    elif left.any():
+        chosen = np.nonzero(left)[0]
+        for memory, place, _ in _places(w, "global", address[chosen], None):
+            yield memory, place, chosen
 
 
 def _shared_places(w, address):
@@ -121,10 +143,10 @@ def shared_cta(w, address: int):
     if rank < 0:
         return w.cta
     if rank >= len(w.cta.cluster.ctas):
-        raise MemoryFault(f"shared address {address:#x}: the cluster has no CTA {rank}")
+        raise DeviceError(f"shared address {address:#x}: the cluster has no CTA {rank}")
     cta = w.cta.cluster.ctas[rank]
     if cta.ended:
-        raise MemoryFault(f"shared address {address:#x}: CTA {rank} of the cluster has exited")
+        raise DeviceError(f"shared address {address:#x}: CTA {rank} of the cluster has exited")
     return cta
 
 
@@ -147,6 +169,7 @@ def _space_of(i: Instruction) -> tuple[str, int, str]:
 
 
 def _checked_space(space: str, symbol_space: str | None) -> str:
+    symbol_space = "global" if symbol_space == "const" else symbol_space
     if symbol_space is None or space == symbol_space:
         return space
     if space == "generic":
@@ -195,10 +218,18 @@ def _st(e: Emitter, i: Instruction) -> None:
     values = [e.read(s, kind) for s in sources]
     if dtype.kind != "u":
         values = [f"({v}).view(np.uint{bits})" for v in values]
-    e.emit(f"store(w, {space!r}, {address}, {bits // 8}, np.stack(({', '.join(values)},)), {e.mask})")
+    e.emit(
+        f"store(w, {space!r}, {address}, {bits // 8}, np.stack(({', '.join(values)},)), {e.mask})"
+    )
 
 
-_WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW, "global": 0, "const": 0}
+_WINDOWS = {
+    "shared": SHARED_WINDOW,
+    "local": LOCAL_WINDOW,
+    "param": PARAM_WINDOW,
+    "global": 0,
+    "const": 0,
+}
 
 
 @handler("cvta")
@@ -223,7 +254,9 @@ def _cvta(e: Emitter, i: Instruction) -> None:
 @named
 def map_to_rank(address, rank):
     offset = address & np.array((1 << CLUSTER_SHIFT) - 1, address.dtype)
-    return offset | ((rank.astype(address.dtype) + address.dtype.type(1)) << address.dtype.type(CLUSTER_SHIFT))
+    return offset | (
+        (rank.astype(address.dtype) + address.dtype.type(1)) << address.dtype.type(CLUSTER_SHIFT)
+    )
 
 
 @handler("mapa.shared::cluster")
@@ -248,7 +281,7 @@ _ATOMIC = {
     "and": lambda old, new: old & new,
     "or": lambda old, new: old | new,
     "xor": lambda old, new: old ^ new,
-    "exch": lambda old, new: new,
+    "exch": lambda _old, new: new,
 }
 
 
@@ -257,6 +290,7 @@ def atomic(w, space, operation, type_name, address, values, mask):
     """Lane after lane. Returns: the old values."""
     dtype, bits = number_type(type_name)
     out = np.zeros(LANES, f"u{bits // 8}")
+    w.in_atomic = True
     for lane in range(LANES):
         if mask is None or mask[lane]:
             one = np.full(LANES, False)
@@ -267,6 +301,7 @@ def atomic(w, space, operation, type_name, address, values, mask):
             raw = np.zeros((1, LANES), dtype)
             raw[0, lane] = new
             store(w, space, address, bits // 8, raw.view(f"u{bits // 8}"), one)
+    w.in_atomic = False
     return out
 
 
@@ -277,12 +312,18 @@ def _atom(e: Emitter, i: Instruction) -> None:
     operation, t = words[-2], words[-1]
     if operation not in _ATOMIC or number_type(t)[1] < 32:
         raise PtxError(f"unknown atomic .{operation}.{t}")
-    destination, source = (i.operands[0], i.operands[1:]) if i.parts[0] == "atom" else (SINK, i.operands)
+    destination, source = (
+        (i.operands[0], i.operands[1:]) if i.parts[0] == "atom" else (SINK, i.operands)
+    )
     address, of, _ = e.address(source[0])
     space = _checked_space(space, of)
     bits = number_type(t)[1]
     value = e.read(source[1], f"b{bits}")
-    e.write(destination, f"atomic(w, {space!r}, {operation!r}, {t!r}, {address}, {value}, {e.mask})", f"b{bits}")
+    e.write(
+        destination,
+        f"atomic(w, {space!r}, {operation!r}, {t!r}, {address}, {value}, {e.mask})",
+        f"b{bits}",
+    )
 
 
 @handler("prefetch", "prefetchu", "discard", "applypriority", "createpolicy", "isspacep")

@@ -5,13 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from .instructions_memory import shared_cta, shared_offset
-from .memory import BARRIER, IN_FLIGHT, PARAM_WINDOW, UNWRITTEN, VALID, MemoryFault
-from .ptx_text import SINK, Address, Immediate, Instruction, Pair, PtxError, Register, Special, Symbol
+from .memory import BARRIER, IN_FLIGHT, PARAM_WINDOW, UNWRITTEN, VALID, DeviceError
+from .ptx_text import (
+    SINK,
+    Address,
+    Immediate,
+    Instruction,
+    Pair,
+    PtxError,
+    Register,
+    Special,
+    Symbol,
+)
+from .races import words_of
 from .synchronisation import MemoryBarrier
 from .tensor_copy import copy_box
 from .translate import LANES, Emitter, Layout, blocking, handler, named
 
 _SPURIOUS_CHANCE = 0.05
+_EARLY_CHANCE = 0.5
 
 
 def reader(layout: Layout, operand: object):
@@ -24,7 +36,7 @@ def reader(layout: Layout, operand: object):
     if isinstance(operand, (Immediate, Symbol)):
         value = operand.value if isinstance(operand, Immediate) else layout.address(operand)
         vector = np.full(LANES, value & (2**64 - 1), np.uint64)
-        return lambda w: vector
+        return lambda _: vector
     if isinstance(operand, Special):
         return lambda w: w.special[operand.name]
     raise PtxError(f"{operand!r} is no operand here")
@@ -33,7 +45,7 @@ def reader(layout: Layout, operand: object):
 def _uniform(vector: np.ndarray, mask: np.ndarray, what: str) -> int:
     values = vector[mask]
     if (values != values[0]).any():
-        raise MemoryFault(f"{what} differs among the lanes of a warp")
+        raise DeviceError(f"{what} differs among the lanes of a warp")
     return int(values[0])
 
 
@@ -42,7 +54,7 @@ def _uniform(vector: np.ndarray, mask: np.ndarray, what: str) -> int:
 
 def _barrier_operands(layout: Layout, i: Instruction):
     words = [reader(layout, o) for o in i.operands]
-    which = words[0] if words else (lambda w: np.zeros(LANES, np.uint32))
+    which = words[0] if words else (lambda _: np.zeros(LANES, np.uint32))
     count = words[1] if len(words) > 1 else None
 
     def read(w, f) -> tuple[int, int | None]:
@@ -60,9 +72,9 @@ def _bar_sync(layout: Layout, i: Instruction):
         barriers = w.cta.barriers
         if f.token is None:
             barrier, count = read(w, f)
-            f.token = barrier, barriers.arrive(barrier, count)
+            f.token = barrier, barriers.arrive(w, barrier, count)
         barrier, generation = f.token
-        return None if barriers.passed(barrier, generation) else barriers.describe(barrier)
+        return None if barriers.passed(w, barrier, generation) else barriers.describe(barrier)
 
     return wait
 
@@ -72,7 +84,7 @@ def _bar_arrive(layout: Layout, i: Instruction):
     read = _barrier_operands(layout, i)
 
     def arrive(w, f):
-        w.cta.barriers.arrive(*read(w, f))
+        w.cta.barriers.arrive(w, *read(w, f))
 
     return arrive
 
@@ -86,8 +98,8 @@ def _bar_warp(e: Emitter, i: Instruction) -> None:
 def _cluster_arrive(layout: Layout, i: Instruction):
     def arrive(w, f):
         if w.cluster_token is not None:
-            raise MemoryFault("barrier.cluster.arrive again before barrier.cluster.wait")
-        w.cluster_token = w.cta.cluster.barrier.arrive()
+            raise DeviceError("barrier.cluster.arrive again before barrier.cluster.wait")
+        w.cluster_token = w.cta.cluster.barrier.arrive(w)
 
     return arrive
 
@@ -96,9 +108,9 @@ def _cluster_arrive(layout: Layout, i: Instruction):
 def _cluster_wait(layout: Layout, i: Instruction):
     def wait(w, f):
         if w.cluster_token is None:
-            raise MemoryFault("barrier.cluster.wait without barrier.cluster.arrive")
+            raise DeviceError("barrier.cluster.wait without barrier.cluster.arrive")
         barrier = w.cta.cluster.barrier
-        if barrier.generation == w.cluster_token:
+        if not barrier.passed(w, w.cluster_token):
             return barrier.describe()
         w.cluster_token = None
         return None
@@ -126,7 +138,7 @@ def _barrier_at(w, address: int) -> tuple[MemoryBarrier, object, int]:
     cta, offset = shared_cta(w, address), shared_offset(address)
     found = cta.memory_barriers.get(offset)
     if found is None:
-        raise MemoryFault(f"shared address {address:#x} holds no initialised mbarrier")
+        raise DeviceError(f"shared address {address:#x} holds no initialised mbarrier")
     return found, cta, offset
 
 
@@ -148,10 +160,13 @@ def barrier_init(w, address, count, mask):
         at = int(address[lane])
         cta, offset = shared_cta(w, at), shared_offset(at)
         if offset % 8:
-            raise MemoryFault(f"mbarrier at shared address {at:#x} is misaligned", int(lane))
+            raise DeviceError(f"mbarrier at shared address {at:#x} is misaligned", int(lane))
         place = cta.shared.span(offset, 8, "mbarrier.init", (VALID, UNWRITTEN))
         cta.shared.state[place] = BARRIER
-        cta.memory_barriers[offset] = MemoryBarrier(w.machine, int(count[lane]))
+        clocks = cta.cluster.clocks
+        known = cta.memory_barriers.get(offset)
+        slot = clocks.barrier_slot(f"copies of mbarrier {at:#x}") if known is None else known.slot
+        cta.memory_barriers[offset] = MemoryBarrier(w.machine, int(count[lane]), clocks, slot)
 
 
 @named
@@ -172,9 +187,9 @@ def barrier_arrive(w, address, count, bytes_due, mask):
         if bytes_due is not None:
             barrier.expect_bytes(int(bytes_due[lane]))
         if count is not None:
-            barrier.arrive(int(count[lane]))
+            barrier.arrive(int(count[lane]), w)
         elif bytes_due is None:
-            barrier.arrive(1)
+            barrier.arrive(1, w)
     return state
 
 
@@ -224,7 +239,9 @@ def _arrive(e: Emitter, i: Instruction) -> None:
 @handler("mbarrier.expect_tx")
 def _expect(e: Emitter, i: Instruction) -> None:
     address, due = i.operands
-    e.emit(f"barrier_arrive(w, {_shared_address(e, address)}, None, {e.read(due, 'u32')}, {e.mask})")
+    e.emit(
+        f"barrier_arrive(w, {_shared_address(e, address)}, None, {e.read(due, 'u32')}, {e.mask})"
+    )
 
 
 @handler("mbarrier.complete_tx")
@@ -235,47 +252,66 @@ def _complete(e: Emitter, i: Instruction) -> None:
 
 @blocking("mbarrier.try_wait", "mbarrier.test_wait")
 def _wait_barrier(layout: Layout, i: Instruction):
-    """try_wait waits for a change; at times it gives up early, as it may. test_wait gives way once."""
+    """Both forms: a state is the phase that arrive saw, so its parity is what is asked for."""
     destination = i.operands[0]
-    address, phase = reader(layout, i.operands[1]), reader(layout, i.operands[2])
-    by_parity = "parity" in i.parts
-    tests = i.parts[1] == "test_wait"
     if not isinstance(destination, Register):
         raise PtxError("the result has to be a predicate")
+    return BarrierWait(
+        destination.index,
+        reader(layout, i.operands[1]),
+        reader(layout, i.operands[2]),
+        i.line,
+        tests=i.parts[1] == "test_wait",
+    )
 
-    def wait(w, f):
-        at, wanted = address(w), phase(w)
-        lanes = np.nonzero(f.mask)[0]
-        first, first_phase = int(at[lanes[0]]), int(wanted[lanes[0]])
-        if (at[lanes] == first).all() and (wanted[lanes] == first_phase).all():
-            groups = [(first, first_phase, lanes)]
-        else:
-            groups = [(int(at[lane]), int(wanted[lane]), [lane]) for lane in lanes]
-        ready = w.registers[destination.index].copy()
+
+class BarrierWait:
+    """try_wait waits for a change; at times it says no too early, as it may. test_wait does so at
+    its second turn, so that others run meanwhile.
+    """
+
+    def __init__(self, destination: int, address, phase, line: int, *, tests: bool) -> None:
+        self._destination, self._line, self._tests = destination, line, tests
+        self._address, self._phase = address, phase
+
+    def __call__(self, w, f) -> str | None:
+        ready = w.registers[self._destination].copy()
         any_ready = False
-        for where, value, some in groups:
+        for where, parity, lanes in self._groups(w, f):
             barrier = _barrier_at(w, where)[0]
-            parity = value & 1
             done = barrier.completed(parity)
-            if done and not tests and w.machine.seed is not None:
-                done = w.generator.random() >= _SPURIOUS_CHANCE
-                any_ready = True
             any_ready |= done
-            ready[some] = done
-        if not any_ready and not (tests and f.token):
-            f.token = "asked once"
+            if done and not self._tests and w.machine.seed is not None:
+                done = w.generator.random() >= _SPURIOUS_CHANCE
+            if done:
+                barrier.acquire(w)
+            ready[lanes] = done
+        if any_ready:
+            w.gave_up.discard(self._line)
+        elif not self._gives_up(w, f):
             return barrier.describe(where, parity)
-        w.registers[destination.index] = ready
+        w.registers[self._destination] = ready
         return None
 
-    if not by_parity:
-        return _wait_for_state(wait)
-    return wait
+    def _groups(self, w, f) -> list[tuple[int, int, object]]:
+        """(address, parity, lanes)."""
+        at, wanted = self._address(w), self._phase(w)
+        lanes = np.nonzero(f.mask)[0]
+        first, phase = int(at[lanes[0]]), int(wanted[lanes[0]])
+        if (at[lanes] == first).all() and (wanted[lanes] == phase).all():
+            return [(first, phase & 1, lanes)]
+        return [(int(at[lane]), int(wanted[lane]) & 1, [lane]) for lane in lanes]
 
-
-def _wait_for_state(wait):
-    """The state that arrive returned is the phase: its parity is what is asked for."""
-    return wait
+    def _gives_up(self, w, f) -> bool:
+        if self._tests:
+            asked, f.token = f.token, "asked once"
+            return asked is not None
+        if self._line in w.gave_up or w.machine.seed is None:
+            return False
+        if w.generator.random() < _EARLY_CHANCE:
+            w.gave_up.add(self._line)
+            return True
+        return False
 
 
 # --- cp.async ----------------------------------------------------------------------------------
@@ -294,9 +330,9 @@ def copy_async(w, shared, source, size, used, mask):
         if (place % size).any():
             lane = int(lanes[np.argmax(place % size != 0)])
             at = int(place[np.argmax(place % size != 0)])
-            raise MemoryFault(f"cp.async: {what} {at:#x} is misaligned", lane)
+            raise DeviceError(f"cp.async: {what} {at:#x} is misaligned", lane)
     if (to < 0).any() or (to + size > target.size).any():
-        raise MemoryFault("cp.async: target is outside of shared memory", int(lanes[0]))
+        raise DeviceError("cp.async: target is outside of shared memory", int(lanes[0]))
     steps = np.arange(size)
     places = to[:, None] + steps
     target.check(places, "cp.async", (VALID, UNWRITTEN))
@@ -305,7 +341,9 @@ def copy_async(w, shared, source, size, used, mask):
     bad = wanted & ((offsets < 0) | (offsets >= memory.size))
     if bad.any():
         lane = int(np.argmax(bad.any(1)))
-        raise MemoryFault(f"cp.async: source {int(start[lane]):#x} is out of bounds", int(lanes[lane]))
+        raise DeviceError(
+            f"cp.async: source {int(start[lane]):#x} is out of bounds", int(lanes[lane])
+        )
     inside = np.where(wanted, offsets, 0)
     states = memory.state[inside]
     bad = wanted & (states != VALID)
@@ -313,16 +351,21 @@ def copy_async(w, shared, source, size, used, mask):
         row = int(np.argmax(bad.any(1)))
         try:
             memory.check(inside[row][wanted[row]], "cp.async", (VALID,))
-        except MemoryFault as error:
+        except DeviceError as error:
             error.lane = int(lanes[row])
             raise
+    w.copies_started += 1
+    if target.accesses is not None:
+        target.accesses.write(w, words_of(to, size), w.copy_slot, w.copies_started)
     target.state[places] = IN_FLIGHT
 
     def land() -> None:
         target.data[places] = np.where(wanted, memory.data[inside], 0)
         target.state[places] = VALID
 
-    w.copies.append(w.machine.start_copy(land))
+    copy = w.machine.start_copy(land)
+    copy.number = w.copies_started
+    w.copies.append(copy)
 
 
 @handler("cp.async.ca", "cp.async.cg")
@@ -340,7 +383,7 @@ def _cp_async(e: Emitter, i: Instruction) -> None:
 @named
 def commit_copies(w, mask):
     if mask is not None and not (mask == w.live).all():
-        raise MemoryFault("cp.async.commit_group by a part of a warp is not supported")
+        raise DeviceError("cp.async.commit_group by a part of a warp is not supported")
     w.groups.append(w.copies)
     w.copies = []
 
@@ -360,6 +403,8 @@ def _wait_copies(layout: Layout, i: Instruction):
         copies = [c for group in groups for c in group] + (w.copies if every else [])
         if all(copy.done for copy in copies):
             w.groups = w.groups[len(w.groups) - kept :] if kept else []
+            landed = max((copy.number for copy in copies), default=0)
+            w.clock[w.copy_slot] = max(w.clock[w.copy_slot], landed)
             return None
         return f"{sum(not c.done for c in copies)} cp.async copies"
 
@@ -369,7 +414,9 @@ def _wait_copies(layout: Layout, i: Instruction):
 @named
 def arrive_after_copies(w, address, counted, mask):
     """An arrival of each lane when its earlier copies have landed."""
-    copies = [c for group in w.groups for c in group if not c.done] + [c for c in w.copies if not c.done]
+    copies = [c for group in w.groups for c in group if not c.done] + [
+        c for c in w.copies if not c.done
+    ]
     w.copies = [c for c in w.copies if not c.done]
     for at, lanes in _grouped(address, _lanes(mask)):
         barrier, _, _ = _barrier_at(w, at)
@@ -377,9 +424,10 @@ def arrive_after_copies(w, address, counted, mask):
             barrier.pending += lanes
         left = [len(copies)]
 
-        def landed(barrier=barrier, lanes=lanes, left=left) -> None:
+        def landed(barrier=barrier, lanes=lanes, left=left, number=w.copies_started) -> None:
             left[0] -= 1
             if left[0] <= 0:
+                barrier.joined[w.copy_slot] = max(barrier.joined[w.copy_slot], number)
                 barrier.arrive(lanes)
 
         if not copies:
@@ -404,13 +452,18 @@ def bulk_copy(w, shared, source, size, barrier_address, mask):
         to, start, count = int(shared[lane]), int(source[lane]), int(size[lane])
         for what, value in (("target", to), ("source", start), ("size", count)):
             if value % 16:
-                raise MemoryFault(f"cp.async.bulk: {what} {value:#x} is no multiple of 16", int(lane))
+                raise DeviceError(
+                    f"cp.async.bulk: {what} {value:#x} is no multiple of 16", int(lane)
+                )
         cta = shared_cta(w, to)
         barrier, _, _ = _barrier_at(w, int(barrier_address[lane]))
         if count == 0:
-            raise MemoryFault("cp.async.bulk of 0 bytes", int(lane))
+            raise DeviceError("cp.async.bulk of 0 bytes", int(lane))
         target = cta.shared.span(shared_offset(to), count, "cp.async.bulk", (VALID, UNWRITTEN))
         place = memory.span(start, count, "cp.async.bulk", (VALID,))
+        if cta.shared.accesses is not None:
+            words = np.arange(target.start, target.stop, 4) >> 2
+            cta.shared.accesses.write(w, words, barrier.slot, barrier.phase + 1)
         cta.shared.state[target] = IN_FLIGHT
 
         def land(cta=cta, target=target, place=place, barrier=barrier, count=count) -> None:
@@ -438,19 +491,21 @@ def tensor_copy(w, shared, map_address, x, y, barrier_address, mask):
         at = int(map_address[lane])
         source = w.machine.parameters if at >= PARAM_WINDOW else w.machine.memory
         if at % 64:
-            raise MemoryFault(f"tensor map at {at:#x} is not 64-byte aligned", int(lane))
+            raise DeviceError(f"tensor map at {at:#x} is not 64-byte aligned", int(lane))
         base = PARAM_WINDOW if source is w.machine.parameters else 0
         place = source.span(at - base, 128, "read of a tensor map", (VALID,))
         tensor = w.machine.launch.tensor_maps.get(source.data[place].tobytes())
         if tensor is None:
-            raise MemoryFault(f"no tensor map at {at:#x}", int(lane))
+            raise DeviceError(f"no tensor map at {at:#x}", int(lane))
         to = int(shared[lane])
         barrier, _, _ = _barrier_at(w, int(barrier_address[lane]))
         target = shared_cta(w, to).shared
-        copy_box(w.machine, tensor, target, shared_offset(to), (int(x[lane]), int(y[lane])), barrier)
+        copy_box(w, tensor, target, shared_offset(to), (int(x[lane]), int(y[lane])), barrier)
 
 
-@handler("cp.async.bulk.tensor.2d.shared::cluster.global", "cp.async.bulk.tensor.2d.shared::cta.global")
+@handler(
+    "cp.async.bulk.tensor.2d.shared::cluster.global", "cp.async.bulk.tensor.2d.shared::cta.global"
+)
 def _tensor(e: Emitter, i: Instruction) -> None:
     if "multicast::cluster" in i.parts or "im2col" in i.parts or "gather4" in i.opcode:
         raise PtxError("unknown form of cp.async.bulk.tensor")
@@ -488,7 +543,7 @@ def shuffle(w, mode, values, offset, clamp, mask):
         inside = source <= top
     source = np.where(inside, source, lane)
     if mask is not None and (mask & ~mask[source]).any():
-        raise MemoryFault("shfl.sync reads a lane that does not take part")
+        raise DeviceError("shfl.sync reads a lane that does not take part")
     return values[source], inside
 
 
@@ -496,8 +551,8 @@ def shuffle(w, mode, values, offset, clamp, mask):
 def _shuffle(e: Emitter, i: Instruction) -> None:
     d, a, b, c, _members = i.operands
     first, second = (d.first, d.second) if isinstance(d, Pair) else (d, SINK)
-    text = f"shuffle(w, {i.parts[2]!r}, {e.read(a, 'b32')}, {e.read(b, 'u32')}, {e.read(c, 'u32')}, {e.mask})"
-    found = e.temporary(text)
+    values = ", ".join((e.read(a, "b32"), e.read(b, "u32"), e.read(c, "u32")))
+    found = e.temporary(f"shuffle(w, {i.parts[2]!r}, {values}, {e.mask})")
     e.write(first, f"{found}[0]", "b32")
     if second is not SINK:
         e.write(second, f"{found}[1]", "pred")
@@ -547,11 +602,20 @@ def _elect(e: Emitter, i: Instruction) -> None:
 @named
 def reduce_lanes(w, operation, values, mask):
     chosen = values if mask is None else values[mask]
-    function = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+    function = {
+        "add": np.add,
+        "min": np.minimum,
+        "max": np.maximum,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+    }
     return np.full(LANES, function[operation].reduce(chosen, dtype=values.dtype), values.dtype)
 
 
 @handler("redux.sync")
 def _redux(e: Emitter, i: Instruction) -> None:
     t = i.parts[-1]
-    e.write(i.operands[0], f"reduce_lanes(w, {i.parts[2]!r}, {e.read(i.operands[1], t)}, {e.mask})", t)
+    e.write(
+        i.operands[0], f"reduce_lanes(w, {i.parts[2]!r}, {e.read(i.operands[1], t)}, {e.mask})", t
+    )

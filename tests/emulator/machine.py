@@ -1,7 +1,7 @@
 """A grid on the emulated device: clusters of CTAs, warps that take turns, copies that take time.
 
-Warps run a few segments each, in turn; with a seed the order, the length of a turn and the delays of
-copies are random. A copy may be held back until nothing else can run, so a missing wait shows.
+Warps run a few segments each, in turn; with a seed the order, the length of a turn and the delays
+of copies are random. A copy may be held back until nothing else can run, so a missing wait shows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .memory import OUTSIDE, UNWRITTEN, VALID, GlobalMemory, Memory, MemoryFault
+from .memory import MODULE_BASE, OUTSIDE, UNWRITTEN, VALID, DeviceError, GlobalMemory, Memory
+from .races import ClusterClocks, SharedAccesses
 from .synchronisation import ClusterBarrier, CtaBarriers, MemoryBarrier
 from .translate import LANES, Program
 
@@ -27,7 +28,7 @@ class EmulationError(Exception):
     """A fault of the kernel, with its place."""
 
 
-class Deadlock(EmulationError):
+class DeadlockError(EmulationError):
     """Nothing can go on."""
 
 
@@ -47,7 +48,7 @@ class Launch:
 
 
 class Fragment:
-    """Lanes of a warp at one place. why: what they wait for; version: of the machine at that time."""
+    """Lanes of a warp at one place. why: what they wait for; version: of the machine then."""
 
     __slots__ = ("converging", "full", "mask", "place", "token", "version", "why")
 
@@ -71,7 +72,10 @@ class Warp:
         live = index * LANES + _LANE < self.machine.launch.threads
         self.live = live
         self.fragments = [Fragment(0, live)]
-        zeros = {bits: np.zeros(LANES, f"u{bits // 8}" if bits > 1 else bool) for bits in (1, 8, 16, 32, 64)}
+        zeros = {
+            bits: np.zeros(LANES, f"u{bits // 8}" if bits > 1 else bool)
+            for bits in (1, 8, 16, 32, 64)
+        }
         self.registers = [zeros[r.bits] for r in program.kernel.registers]
         self.special = cta.special_registers(index)
         self.local = Memory("local", max(16, program.layout.local_bytes * LANES))
@@ -80,6 +84,13 @@ class Warp:
         self.matrix_reads: list[tuple[int, list]] = []  # wgmma: (group, what it has read)
         self.matrix_group = 0
         self.cluster_token: int | None = None
+        clocks = cta.cluster.clocks
+        self.slot = cta.rank * len_warps(self.machine.launch) + index
+        self.copy_slot = clocks.warps + self.slot
+        self.clock = clocks.start(self.slot)
+        self.copies_started = 0
+        self.in_atomic = False
+        self.gave_up: set[int] = set()  # lines where try_wait has answered no once
         self.generator = self.machine.random
 
     @property
@@ -88,7 +99,9 @@ class Warp:
 
     def blocked(self) -> bool:
         version = self.machine.version
-        return all(f.why is not None and (f.converging or f.version == version) for f in self.fragments)
+        return all(
+            f.why is not None and (f.converging or f.version == version) for f in self.fragments
+        )
 
     def run(self, turns: int) -> bool:
         """Up to `turns` segments. Returns: did anything move?"""
@@ -110,11 +123,11 @@ class Warp:
                 moved = True
                 continue
             moved = True
-            if fragment.full:
-                if segment.full is not None:
-                    segment.full(self, self.registers, None)
-            elif segment.masked is not None:
-                segment.masked(self, self.registers, fragment.mask)
+            if segment.code is not None:
+                if fragment.full:
+                    segment.code.full(self, self.registers, None)
+                else:
+                    segment.code.masked(self, self.registers, fragment.mask)
             self._branch(fragment, segment)
         return moved
 
@@ -130,7 +143,9 @@ class Warp:
                 best = fragment
         if best is None or not merged:
             return best
-        others = [f for f in self.fragments if f.place == best.place and f is not best and f.token is None]
+        others = [
+            f for f in self.fragments if f.place == best.place and f is not best and f.token is None
+        ]
         if others and best.token is None:
             mask = best.mask
             for other in others:
@@ -207,27 +222,36 @@ class Warp:
             if fragment.converging:
                 fragment.why, fragment.converging = None, False
         if not self.live.any():
+            if self.matrix_reads:
+                raise DeviceError("the warp ends without a wait for its wgmma")
             self.cta.warp_ended()
 
     def waits(self) -> list[str]:
+        """What each fragment waits for."""
         segments = self.machine.program.segments
         out = []
         for f in self.fragments:
             lanes = np.nonzero(f.mask)[0]
             first = segments[f.place].first
-            lanes_text = "all lanes" if f.full else f"lanes {lanes[0]}..{lanes[-1]} ({len(lanes)})"
-            out.append(f"{self.name}, {lanes_text}, line {first.line} `{first.text}`: waits for {f.why}")
+            some = "" if f.full else f" (lanes {lanes[0]}..{lanes[-1]}, {len(lanes)} in all)"
+            out.append(f"line {first.line} `{first.text}`{some}: waits for {f.why}")
         return out
+
+
+def len_warps(launch: Launch) -> int:
+    """Warps of a CTA."""
+    return -(-launch.threads // LANES)
 
 
 class Copy:
     """An asynchronous copy: `finish` runs when it lands, then every one of `then`."""
 
-    __slots__ = ("done", "finish", "then")
+    __slots__ = ("done", "finish", "number", "then")
 
     def __init__(self, finish: Callable[[], None]) -> None:
         self.finish = finish
         self.done = False
+        self.number = 0  # of the warp's cp.async
         self.then: list[Callable[[], None]] = []
 
 
@@ -236,15 +260,24 @@ class Cta:
 
     def __init__(self, machine: Machine, cluster: Cluster, rank: int, rank_in_grid: int) -> None:
         launch, layout = machine.launch, machine.program.layout
-        self.machine, self.cluster, self.rank, self.rank_in_grid = machine, cluster, rank, rank_in_grid
-        size = layout.dynamic_start + launch.shared_bytes if launch.shared_bytes else layout.static_end
+        self.machine, self.cluster, self.rank, self.rank_in_grid = (
+            machine,
+            cluster,
+            rank,
+            rank_in_grid,
+        )
+        size = (
+            layout.dynamic_start + launch.shared_bytes if launch.shared_bytes else layout.static_end
+        )
         self.shared = Memory("shared", max(size, 16))
         self.shared.state[: min(1024, size)] = OUTSIDE
         if not machine.strict_shared:
             self.shared.readable = (VALID, UNWRITTEN)
-        self.barriers = CtaBarriers(machine, launch.threads)
+        if machine.find_races:
+            self.shared.accesses = SharedAccesses(cluster.clocks, size)
+        self.barriers = CtaBarriers(machine, launch.threads, cluster.clocks)
         self.memory_barriers: dict[int, MemoryBarrier] = {}
-        count = -(-launch.threads // LANES)
+        count = len_warps(launch)
         self.warps = [Warp(self, i) for i in range(count)]
         self.live_warps = count
 
@@ -308,7 +341,9 @@ class Cluster:
 
     def __init__(self, machine: Machine, number: int) -> None:
         size = machine.launch.cluster
-        self.barrier = ClusterBarrier(machine, size * -(-machine.launch.threads // LANES))
+        warps = size * len_warps(machine.launch)
+        self.clocks = ClusterClocks(warps)
+        self.barrier = ClusterBarrier(machine, warps, self.clocks)
         self.ctas = [Cta(machine, self, rank, number * size + rank) for rank in range(size)]
 
     @property
@@ -316,11 +351,36 @@ class Cluster:
         return all(cta.ended for cta in self.ctas)
 
 
+def _waiting(warps: list[Warp]) -> list[str]:
+    """One line for all warps of a CTA that wait for the same."""
+    same: dict[tuple[int, str], list[int]] = {}
+    for warp in sorted(warps, key=lambda w: (w.cta.rank_in_grid, w.index)):
+        for line in warp.waits():
+            same.setdefault((warp.cta.rank_in_grid, line), []).append(warp.index)
+    return [
+        f"CTA {cta} warp {', '.join(str(i) for i in found)}: {line}"
+        for (cta, line), found in same.items()
+    ]
+
+
+def _module_memory(program: Program) -> Memory | None:
+    """Variables of .global and .const with their initial values."""
+    size = program.layout.module_bytes
+    if size == 0:
+        return None
+    memory = Memory("global", size, MODULE_BASE, VALID)
+    for variable in program.kernel.variables.values():
+        if variable.space in ("global", "const"):
+            at = program.layout.offsets[variable.name] - MODULE_BASE
+            memory.data[at : at + variable.size_bytes] = np.frombuffer(variable.initial, np.uint8)
+    return memory
+
+
 class Machine:
     """Runs one launch. seed: None for plain round-robin order and copies that land late.
 
     strict_shared: reads of shared memory that was never written are errors; else they give NaN bits
-    and are counted in unwritten_reads.
+    and are counted in unwritten_reads. find_races: see races.py.
     """
 
     def __init__(
@@ -332,16 +392,18 @@ class Machine:
         resident_ctas: int = 8,
         *,
         strict_shared: bool = False,
+        find_races: bool = True,
     ) -> None:
         self.program, self.memory, self.launch = program, memory, launch
         self.parameters = Memory("param", max(len(launch.parameters), 16), state=VALID)
         self.parameters.data[: len(launch.parameters)] = np.frombuffer(launch.parameters, np.uint8)
+        self.module = _module_memory(program)
         self.seed = seed
         self.random = random.Random(0 if seed is None else seed)
         self.version = 0
         self.clock = 0
         self.resident_ctas = resident_ctas
-        self.strict_shared = strict_shared
+        self.strict_shared, self.find_races = strict_shared, find_races
         self.unwritten_reads = 0
         self._timed: list[tuple[int, Copy]] = []
         self._late: list[Copy] = []
@@ -372,7 +434,7 @@ class Machine:
         """Run an action of one instruction; its faults get their place."""
         try:
             return action(*arguments)
-        except MemoryFault as error:
+        except DeviceError as error:
             raise self._located(warp, instruction, error) from error
 
     def _run(self) -> None:
@@ -392,7 +454,9 @@ class Machine:
             while waiting and len(clusters) < room:
                 clusters.append(Cluster(self, waiting.pop(0)))
             if clusters:
-                self._round([w for c in clusters for cta in c.ctas for w in cta.warps if w.fragments])
+                self._round(
+                    [w for c in clusters for cta in c.ctas for w in cta.warps if w.fragments]
+                )
         while self._timed or self._late:
             self._land_one()
 
@@ -413,15 +477,16 @@ class Machine:
             length = 64 if self.seed is None else self.random.choice((1, 2, 4, 16, 64))
             try:
                 moved |= warp.run(length)
-            except MemoryFault as error:
+            except DeviceError as error:
                 raise self._located(warp, None, error) from error
             if self._timed:
                 self._land_due()
         if self.turns > MOST_TURNS:
-            raise Deadlock(f"no end after {MOST_TURNS} turns")
+            raise DeadlockError(f"no end after {MOST_TURNS} turns")
         if not moved and not self._land_one():
-            lines = [line for warp in warps for line in warp.waits()]
-            raise Deadlock(f"{self.program.kernel.name}: deadlock\n  " + "\n  ".join(lines))
+            raise DeadlockError(
+                f"{self.program.kernel.name}: deadlock\n  " + "\n  ".join(_waiting(warps))
+            )
 
     def _land_due(self) -> None:
         due = [c for at, c in self._timed if at <= self.clock]
@@ -449,17 +514,17 @@ class Machine:
             action()
         self.changed()
 
-    def _located(self, warp: Warp, instruction, error: MemoryFault) -> EmulationError:
+    def _located(self, warp: Warp, instruction, error: DeviceError) -> EmulationError:
         if instruction is None:
             trace = error.__traceback__
             while trace is not None:
-                if trace.tb_frame.f_code.co_filename == self.program.file_name:
-                    instruction = self.program.instruction_at(trace.tb_lineno)
+                file_name = trace.tb_frame.f_code.co_filename
+                found = self.program.instruction_at(file_name, trace.tb_lineno)
+                instruction = found or instruction
                 trace = trace.tb_next
         place = ""
         if instruction is not None:
             place = f" at PTX line {instruction.line} `{instruction.text[:120]}`"
         thread = warp.index * LANES + (error.lane or 0)
-        return EmulationError(
-            f"{self.program.kernel.name}{place}, CTA {warp.cta.rank_in_grid} thread {thread}: {error}"
-        )
+        who = f"CTA {warp.cta.rank_in_grid} thread {thread}"
+        return EmulationError(f"{self.program.kernel.name}{place}, {who}: {error}")

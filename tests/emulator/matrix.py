@@ -84,9 +84,15 @@ def mma_integers(kind_a: str, kind_b: str, a, b, c) -> list[np.ndarray]:
     return list((product + np.stack(c).view(np.int32)).astype(np.int32).view(np.uint32))
 
 
-def wgmma_rows(kind: str, a, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """16 rows of D (64, n): a warp's. Shapes: b (n, k) float64, c (n / 2, 32) float32."""
+def rows_of(kind: str, registers) -> np.ndarray:
+    """A warp's 16 rows of A as float64."""
     bits, widen = WIDEN[kind]
-    left = widen(_elements(a, bits))[a_index(len(a), bits)]
-    product = left @ b.T
-    return (product.ravel()[sum_index(len(b))] + c).astype(np.float32)
+    return widen(_elements(registers, bits))[a_index(len(registers), bits)]
+
+
+def add_product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """16 rows of D (64, n): a warp's. Shapes: a (16, k), b (n, k), c (n / 2, 32) fp32 or int32."""
+    product = (a @ b.T).ravel()[sum_index(len(b))]
+    if c.dtype.kind == "i":
+        return (product.astype(np.int64) + c).astype(np.int32)
+    return (product + c).astype(np.float32)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 OUTSIDE, VALID, UNWRITTEN, BARRIER, IN_FLIGHT = range(5)
+UNWRITTEN_BYTE = 0xFF  # of any float, a NaN
 _STATES = {
     OUTSIDE: "is outside of every buffer",
     UNWRITTEN: "was never written",
@@ -19,6 +20,8 @@ _WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.dtype((n
 _VALID_WORDS = {size: np.array([VALID] * size, np.uint8).view(_WORDS[size])[0] for size in _WORDS}
 GLOBAL_BASE = 0x7F2000000000
 SHARED_WINDOW = 0x7D0000000000
+MODULE_BASE = 0x7E0000000000
+"""Variables of the module in .global and .const; every other global address is a buffer's."""
 LOCAL_WINDOW = 0x7C0000000000
 PARAM_WINDOW = 0x7B0000000000
 WINDOW_BYTES = 1 << 32
@@ -26,7 +29,7 @@ _GUARD_BYTES = 512
 _ROW_ALIGNMENT = 256
 
 
-class MemoryFault(Exception):
+class DeviceError(Exception):
     """An access that a real device, or compute-sanitizer, would refuse. lane: first at fault."""
 
     def __init__(self, message: str, lane: int | None = None) -> None:
@@ -40,13 +43,16 @@ class Memory:
     def __init__(self, space: str, size: int, base: int = 0, state: int = UNWRITTEN) -> None:
         padded = -(-size // 16) * 16
         self.space, self.base, self.size = space, base, size
-        self.data = np.full(padded, 0xFF, np.uint8)  # NaN as any float
-        self.state = np.full(padded, OUTSIDE, np.uint8)
-        self.state[:size] = state
+        self.data = np.zeros(padded, np.uint8)
+        self.state = np.zeros(padded, np.uint8)  # OUTSIDE
+        if state != OUTSIDE:
+            self.state[:size] = state
+            self.data[:size] = UNWRITTEN_BYTE
         self._data_of = {n: self.data.view(t) for n, t in _WORDS.items()}
         self._state_of = {n: self.state.view(t) for n, t in _WORDS.items()}
         self.readable = (VALID,)  # with UNWRITTEN: such reads are notes, not errors
         self.unwritten_reads = 0
+        self.accesses = None  # races.SharedAccesses of shared memory
         self._rows: dict[tuple[int, int], np.ndarray] = {}
 
     def load(self, addresses: np.ndarray, size: int, count: int) -> np.ndarray:
@@ -80,7 +86,7 @@ class Memory:
         """Place of `size` bytes from `address`, all of them in an allowed state."""
         start = address - self.base
         if start < 0 or start + size > self.size:
-            raise MemoryFault(f"{what} of {size} bytes at {self.space} {address:#x} is outside")
+            raise DeviceError(f"{what} of {size} bytes at {self.space} {address:#x} is outside")
         self.check(slice(start, start + size), what, allowed)
         return slice(start, start + size)
 
@@ -91,7 +97,13 @@ class Memory:
             first = int(np.argmax(bad.ravel()))
             at = place.start + first if isinstance(place, slice) else int(place.ravel()[first])
             state = _STATES[int(states.ravel()[first])] if states.ravel()[first] != VALID else "?"
-            raise MemoryFault(f"{what}: {self.space} byte {self.base + at:#x} {state}")
+            raise DeviceError(
+                f"{what}: {self.space} byte {self.base + at:#x} {state}{self.where(self.base + at)}"
+            )
+
+    def where(self, _address: int) -> str:
+        """For messages: more about a place."""
+        return ""
 
     def _view(self, size: int, count: int) -> np.ndarray:
         key = size, count
@@ -111,21 +123,18 @@ class Memory:
         if int(offset.min()) < 0 or int(offset.max()) + size > self.size:
             lane = int(np.argmax((offset < 0) | (offset + size > self.size)))
             at = int(addresses[lane])
-            raise MemoryFault(
-                f"{what} of {size} bytes at {self.space} address {at:#x} is out of bounds", lane
-            )
+            place = f"{self.space} address {at:#x} is out of bounds{self.where(at)}"
+            raise DeviceError(f"{what} of {size} bytes at {place}", lane)
         if size > 1 and (offset & (size - 1)).any():
             lane = int(np.argmax((offset & (size - 1)) != 0))
             at = int(addresses[lane])
-            raise MemoryFault(
+            raise DeviceError(
                 f"{what} of {size} bytes at {self.space} address {at:#x} is misaligned", lane
             )
         return offset >> (size.bit_length() - 1)
 
-    def _fault(
-        self, addresses: np.ndarray, size: int, what: str, allowed: tuple[int, ...]
-    ) -> None:
-        """Raises: MemoryFault where a byte is in no allowed state."""
+    def _fault(self, addresses: np.ndarray, size: int, what: str, allowed: tuple[int, ...]) -> None:
+        """Raises: DeviceError where a byte is in no allowed state."""
         offset = addresses.astype(np.int64) - self.base
         states = self.state[offset[:, None] + np.arange(size)]
         bad = ~np.isin(states, allowed)
@@ -133,9 +142,9 @@ class Memory:
             return
         lane = int(np.argmax(bad.any(1)))
         state = int(states[lane][np.argmax(bad[lane])])
-        raise MemoryFault(
+        raise DeviceError(
             f"{what} of {size} bytes at {self.space} address {int(addresses[lane]):#x}: "
-            f"the place {_STATES[state]}",
+            f"the place {_STATES[state]}{self.where(int(addresses[lane]))}",
             lane,
         )
 
@@ -155,6 +164,7 @@ class GlobalMemory(Memory):
         if self._end > self.size:
             raise MemoryError(f"{name}: {size} bytes do not fit into the emulator's memory")
         self.state[start : start + size] = state
+        self.data[start : start + size] = UNWRITTEN_BYTE
         self.names.append((self.base + start, size, name))
         return self.base + start
 
@@ -172,11 +182,10 @@ class GlobalMemory(Memory):
     def mark(self, address: int, size: int, state: int) -> None:
         self.state[address - self.base : address - self.base + size] = state
 
-    def nearest(self, address: int) -> str:
-        """For messages: which buffer an address belongs to, or comes after."""
+    def where(self, address: int) -> str:
+        """Which buffer an address belongs to, or comes after."""
         before = [entry for entry in self.names if entry[0] <= address]
         if not before:
-            return "before every buffer"
+            return " (before every buffer)"
         start, size, name = max(before)
-        place = f"{address - start} bytes from the start of {name} ({size} bytes)"
-        return place
+        return f" ({address - start} bytes from the start of {name}, which has {size})"

@@ -114,12 +114,15 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Variable:
-    """A symbol of .param, .shared or .local. bytes 0: extern, sized by the launch."""
+    """A symbol of a memory space. size_bytes 0: extern, sized by the launch. initial: of .global
+    and .const.
+    """
 
     name: str
     space: str
     alignment: int
     size_bytes: int
+    initial: bytes = b""
 
 
 @dataclass
@@ -140,6 +143,7 @@ _VARIABLE = re.compile(
     r"\.(?P<space>param|shared|local|extern\s+\.shared|global|const)\s*(?:\.align\s+(?P<align>\d+)\s*)?"
     r"(?:\.ptr[^,]*)?\.(?P<type>[bsuf]\d+)\s+(?P<name>[\w$]+)\s*(?:\[(?P<count>\d*)\])?"
 )
+_INITIAL = re.compile(r"\s*=\s*(?:\{(?P<items>[^}]*)\}|(?P<one>[^;]+))")
 _REG = re.compile(r"\.reg\s+\.(\w+)\s+(.*)$", re.DOTALL)
 _GUARD = re.compile(r"@(!?)\s*([\w$%]+)\s+")
 _RANGE = re.compile(r"([\w$%]+)<(\d+)>$")
@@ -169,22 +173,29 @@ def parse(text: str, name: str | None = None) -> Kernel:
     kernel = Kernel(entry[1], target[1] if target else "")
     first = next(_ENTRY.finditer(text)).start()
     for found in _VARIABLE.finditer(text[:first]):
-        _declare(kernel, found)
+        _declare(kernel, found, _INITIAL.match(text, found.end()))
     for found in _VARIABLE.finditer(entry[2]):
         _declare(kernel, found)
     _Body(kernel, text, entry.end()).read()
     return kernel
 
 
-def _declare(kernel: Kernel, found: re.Match[str]) -> None:
+def _declare(kernel: Kernel, found: re.Match[str], given: re.Match[str] | None = None) -> None:
     space = found["space"].split(".")[-1].strip()
     element = int(found["type"][1:]) // 8
     count = found["count"]
     size = element if count is None else element * int(count or 0)
     alignment = int(found["align"] or element)
+    initial = b""
     if space in ("global", "const"):
-        raise PtxError(f"{found[0]}: variables in .{space} are not supported")
-    kernel.variables[found["name"]] = Variable(found["name"], space, alignment, size)
+        words = [] if given is None else _split_commas(given["items"] or given["one"])
+        values = [immediate(word) for word in words]
+        if None in values:
+            raise PtxError(f"{found[0]}: an initial value is no number")
+        wrap = (1 << element * 8) - 1
+        initial = b"".join((v.value & wrap).to_bytes(element, "little") for v in values if v)
+        initial = initial.ljust(size, b"\0")
+    kernel.variables[found["name"]] = Variable(found["name"], space, alignment, size, initial)
 
 
 class _Body:
@@ -223,7 +234,7 @@ class _Body:
                 at = label.end()
                 continue
             line = text.count("\n", 0, at) + 1
-            if text.startswith((".loc", ".file"), at):
+            if text.startswith((".loc ", ".loc\t", ".file"), at):
                 at = text.index("\n", at)
                 continue
             end = text.index(";", at)
@@ -326,9 +337,9 @@ def immediate(word: str) -> Immediate | None:
     if word == "WARP_SZ":
         return Immediate(32)
     if re.fullmatch(r"0[fF][0-9a-fA-F]{8}", word):
-        return Immediate(int(word[2:], 16), 32)
+        return Immediate(int(f"0x{word[2:]}", 0), 32)
     if re.fullmatch(r"0[dD][0-9a-fA-F]{16}", word):
-        return Immediate(int(word[2:], 16), 64)
+        return Immediate(int(f"0x{word[2:]}", 0), 64)
     if re.fullmatch(r"-?(0x[0-9a-fA-F]+|0[bB][01]+|\d+)U?", word):
         digits = word.rstrip("U")
         base = 8 if re.fullmatch(r"-?0\d+", digits) else 0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .memory import IN_FLIGHT, UNWRITTEN, VALID, MemoryFault
+from .memory import IN_FLIGHT, UNWRITTEN, VALID, DeviceError
 
 SWIZZLE_BYTES = {0: 0, 1: 32, 2: 64, 3: 128}
 """CUtensorMapSwizzle -> width of the pattern."""
@@ -40,18 +40,20 @@ def swizzled(address: np.ndarray, width: int) -> np.ndarray:
     return address ^ ((address >> 7 & bits) << 4)
 
 
-def copy_box(machine, tensor: DeviceTensor, target, to: int, corner: tuple[int, int], barrier) -> None:
+def copy_box(warp, tensor: DeviceTensor, target, to: int, corner: tuple[int, int], barrier) -> None:
     """Start a copy; elements outside of the tensor are zeros and count as bytes."""
     size = tensor.element_bytes
     row_bytes = tensor.box_x * size
     width = SWIZZLE_BYTES[tensor.swizzle]
     total = row_bytes * tensor.box_y
     if to % 128:
-        raise MemoryFault(f"tensor copy: target {to:#x} is no multiple of 128")
+        raise DeviceError(f"tensor copy: target {to:#x} is no multiple of 128")
     if row_bytes % 16 or (width and row_bytes > width):
-        raise MemoryFault(f"tensor copy: a row of {row_bytes} bytes does not suit the swizzle")
+        raise DeviceError(f"tensor copy: a row of {row_bytes} bytes does not suit the swizzle")
     if to + total > target.size:
-        raise MemoryFault(f"tensor copy of {total} bytes to shared address {to:#x} is out of bounds")
+        raise DeviceError(
+            f"tensor copy of {total} bytes to shared address {to:#x} is out of bounds"
+        )
     rows = np.arange(tensor.box_y)[:, None]
     columns = np.arange(row_bytes)[None]
     places = swizzled(to + rows * row_bytes + columns, width)
@@ -60,11 +62,14 @@ def copy_box(machine, tensor: DeviceTensor, target, to: int, corner: tuple[int, 
     inside_y = (y + rows >= 0) & (y + rows < tensor.size_y)
     at = x * size + columns
     inside = inside_y & (at >= 0) & (at < tensor.size_x * size)
-    memory = machine.memory
+    memory = warp.machine.memory
     offsets = tensor.address - memory.base + (y + rows) * tensor.stride_bytes + at
     offsets = np.where(inside, offsets, 0)
     if inside.any():
         memory.check(offsets[inside], "tensor copy", (VALID,))
+    if target.accesses is not None:
+        words = np.arange(to, to + total, 4) >> 2
+        target.accesses.write(warp, words, barrier.slot, barrier.phase + 1)
     target.state[places] = IN_FLIGHT
 
     def land() -> None:
@@ -72,4 +77,4 @@ def copy_box(machine, tensor: DeviceTensor, target, to: int, corner: tuple[int, 
         target.state[places] = VALID
         barrier.complete_bytes(total)
 
-    machine.start_copy(land)
+    warp.machine.start_copy(land)

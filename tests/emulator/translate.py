@@ -1,8 +1,8 @@
 """A parsed kernel -> Python functions, one for each straight run of instructions.
 
 A register holds one numpy vector of 32 lanes, unsigned integers of its width (bool: predicates).
-Vectors are never changed in place, so moves share them. Every run exists twice: for a full warp, and
-with a mask of lanes, where results are merged with the old values.
+Vectors are never changed in place, so moves share them. Every run exists twice: for a full warp,
+and with a mask of lanes, where results are merged with the old values.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .accumulators import check_accumulators
+from .memory import MODULE_BASE
 from .ptx_text import (
     SINK,
     Address,
@@ -28,6 +30,7 @@ from .ptx_text import (
     Symbol,
 )
 
+Origins = dict[str, list[tuple[int, Instruction]]]
 LANES = 32
 RESERVED_SHARED_BYTES = 1024
 """sm_90 keeps the first KiB of a CTA's shared memory."""
@@ -73,7 +76,7 @@ def handler(*heads: str):
 
 
 def blocking(*heads: str):
-    """Decorator: (layout, instruction) -> f(fragment) that returns why it waits, or None if done."""
+    """Decorator: (layout, instruction) -> f(fragment) that returns why it waits, or None."""
 
     def add(function):
         for head in heads:
@@ -104,22 +107,24 @@ class Layout:
 
     def __init__(self, kernel: Kernel) -> None:
         self.offsets: dict[str, int] = {}
-        ends = {"param": 0, "shared": RESERVED_SHARED_BYTES, "local": 0}
+        ends = {"param": 0, "shared": RESERVED_SHARED_BYTES, "local": 0, "module": MODULE_BASE}
         dynamic = []
         for variable in kernel.variables.values():
             if variable.space == "shared" and variable.size_bytes == 0:
                 dynamic.append(variable)
                 continue
-            start = -(-ends[variable.space] // variable.alignment) * variable.alignment
+            space = "module" if variable.space in ("global", "const") else variable.space
+            start = -(-ends[space] // variable.alignment) * variable.alignment
             self.offsets[variable.name] = start
-            ends[variable.space] = start + variable.size_bytes
+            ends[space] = start + variable.size_bytes
         alignment = max([16, *(variable.alignment for variable in dynamic)])
         self.dynamic_start = -(-ends["shared"] // alignment) * alignment
         for variable in dynamic:
             self.offsets[variable.name] = self.dynamic_start
         self.parameter_bytes = ends["param"]
-        self.local_bytes = ends["local"]
+        self.local_bytes = -(-ends["local"] // 16) * 16
         self.static_end = ends["shared"]
+        self.module_bytes = ends["module"] - MODULE_BASE
 
     def address(self, symbol: Symbol) -> int:
         return self.offsets[symbol.name] + symbol.offset
@@ -156,7 +161,7 @@ class Emitter:
         """Name of a vector of equal values; `value` as bits of floats."""
         key = value, dtype.str
         if key not in self._constants:
-            if dtype == bool:
+            if dtype.kind == "b":
                 vector = np.full(LANES, value != 0)
             else:
                 bits = np.dtype(f"u{dtype.itemsize}")
@@ -251,30 +256,71 @@ class Segment:
     """
 
     first: Instruction
-    full: Callable | None = None
-    masked: Callable | None = None
+    code: Code | None = None
     waiting: Callable | None = None
     aligned: bool = False
     guard: int | None = None
     guard_negated: bool = False
     target: int | None = None  # segment of a branch
     exits: bool = False
-    last: Instruction | None = None
+
+
+class Code:
+    """Straight instructions as functions f(warp, registers, mask), compiled at first use.
+
+    What does not translate shows at once. origins: generated file -> (line, instruction), sorted.
+    """
+
+    def __init__(self, run: list[Instruction], emitter: Emitter, origins: Origins) -> None:
+        self._run, self._emitter, self._origins = run, emitter, origins
+        self._full_text = self._text(None)
+        self._full: Callable | None = None
+        self._masked: Callable | None = None
+
+    @property
+    def full(self) -> Callable:
+        """For all 32 lanes."""
+        if self._full is None:
+            self._full = self._compiled(*self._full_text)
+        return self._full
+
+    @property
+    def masked(self) -> Callable:
+        """For some lanes."""
+        if self._masked is None:
+            self._masked = self._compiled(*self._text("m"))
+        return self._masked
+
+    def _text(self, mask: str | None) -> tuple[str, list[tuple[int, Instruction]]]:
+        lines, origins = ["def run(w, R, m):"], []
+        for instruction in self._run:
+            origins.append((len(lines) + 1, instruction))
+            _try(instruction, lambda i=instruction: _emit(self._emitter, i, mask))
+            lines.extend("  " + line for line in self._emitter.lines)
+            self._emitter.lines.clear()
+        return "\n".join([*lines, "  return"]), origins
+
+    def _compiled(self, text: str, origins: list[tuple[int, Instruction]]) -> Callable:
+        file_name = f"<ptx {len(self._origins)}>"
+        self._origins[file_name] = origins
+        exec(compile(text, file_name, "exec"), self._emitter.names)
+        return self._emitter.names["run"]
 
 
 @dataclass
 class Program:
-    """A translated kernel. origins: (first line of generated code, instruction), sorted."""
+    """A translated kernel. origins: see Code."""
 
     kernel: Kernel
     layout: Layout
     segments: list[Segment]
-    file_name: str
-    origins: list[tuple[int, Instruction]]
+    origins: Origins
 
-    def instruction_at(self, generated_line: int) -> Instruction | None:
-        at = bisect_right([line for line, _ in self.origins], generated_line) - 1
-        return self.origins[at][1] if at >= 0 else None
+    def instruction_at(self, file_name: str, line: int) -> Instruction | None:
+        """Of a line of generated code; None for another file."""
+        known = self.origins.get(file_name, [])
+        at = bisect_right([start for start, _ in known], line) - 1
+        return known[at][1] if at >= 0 else None
 
 
 def _head(instruction: Instruction, table: dict) -> str | None:
@@ -294,7 +340,8 @@ def _is_aligned(instruction: Instruction) -> bool:
 
 
 def translate(kernel: Kernel) -> Program:
-    """Raises: PtxError that names the instruction which is not known."""
+    """Raises: PtxError that names the instruction which is not known, or which is at fault."""
+    check_accumulators(kernel)
     layout = Layout(kernel)
     names = dict(NAMES)
     emitter = Emitter(layout, names)
@@ -302,19 +349,12 @@ def translate(kernel: Kernel) -> Program:
     leaders = _leaders(instructions)
     order = sorted(leaders)
     number = {start: i for i, start in enumerate(order)}
+    origins: Origins = {}
     segments: list[Segment] = []
-    source: list[str] = []
-    origins: list[tuple[int, Instruction]] = []
     for place, start in enumerate(order):
         end = order[place + 1] if place + 1 < len(order) else len(instructions)
-        run = instructions[start:end]
-        segments.append(_segment(run, place, number, emitter, source, origins, layout))
-    file_name = f"<ptx {kernel.name}>"
-    exec(compile("\n".join(source), file_name, "exec"), names)
-    for place, segment in enumerate(segments):
-        segment.full = names.get(f"full{place}")
-        segment.masked = names.get(f"masked{place}")
-    return Program(kernel, layout, segments, file_name, origins)
+        segments.append(_segment(instructions[start:end], number, emitter, origins))
+    return Program(kernel, layout, segments, origins)
 
 
 def _leaders(instructions: list[Instruction]) -> set[int]:
@@ -334,20 +374,15 @@ def _leaders(instructions: list[Instruction]) -> set[int]:
 
 
 def _segment(
-    run: list[Instruction],
-    place: int,
-    number: dict[int, int],
-    emitter: Emitter,
-    source: list[str],
-    origins: list[tuple[int, Instruction]],
-    layout: Layout,
+    run: list[Instruction], number: dict[int, int], emitter: Emitter, origins: Origins
 ) -> Segment:
-    segment = Segment(run[0], last=run[-1])
+    segment = Segment(run[0])
     segment.aligned = any(_is_aligned(i) for i in run)
-    last = run[-1]
-    if _head(run[0], BLOCKING) is not None:
-        segment.waiting = _try(run[0], lambda: BLOCKING[_head(run[0], BLOCKING)](layout, run[0]))
-        _set_guard(segment, run[0])
+    first, last = run[0], run[-1]
+    head = _head(first, BLOCKING)
+    if head is not None:
+        segment.waiting = _try(first, lambda: BLOCKING[head](emitter.layout, first))
+        _set_guard(segment, first)
         return segment
     if last.parts[0] in ("bra", "ret", "exit"):
         run = run[:-1]
@@ -356,14 +391,7 @@ def _segment(
         if not segment.exits:
             segment.target = number.get(last.operands[0].target, len(number))
     if run:
-        for name, mask in ((f"full{place}", None), (f"masked{place}", "m")):
-            source.append(f"def {name}(w, R, m):")
-            for instruction in run:
-                origins.append((len(source) + 1, instruction))
-                _try(instruction, lambda i=instruction, m=mask: _emit(emitter, i, m))
-                source.extend("  " + line for line in emitter.lines)
-                emitter.lines.clear()
-            source.append("  return")
+        segment.code = Code(run, emitter, origins)
     return segment
 
 
