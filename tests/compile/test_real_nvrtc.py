@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from build_tools import nvrtc_toolchain
+from build_tools import nvrtc_compile, nvrtc_toolchain
 from build_tools.cli import main
 from build_tools.cubin import read_facts
 from build_tools.errors import ToolchainError
+from build_tools.folders import kernel_path
+from build_tools.ninja_file import NVCC_FLAGS, gencode
+from build_tools.plan import Planned
+from build_tools.render import render_sources
 from humming_runtime.contract.manifest import from_json
+from humming_runtime.contract.variant_name import Variant
 from humming_runtime.discover import Package, read_package
 from humming_runtime.verify.kernel_files import elf_differences
 
+ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.compile, pytest.mark.xdist_group("nvrtc")]
 REQUIREMENT = "nvidia-cuda-nvrtc-cu12==12.9.*"
 KERNELS = {
@@ -82,3 +90,41 @@ def test_a_cubin_has_the_same_bytes_wherever_it_is_built(built, tmp_path):
         for work in (built / "work", tmp_path / "other place")
     )
     assert first == second
+
+
+@pytest.mark.parametrize(
+    ("name", "m"),
+    [
+        (KERNELS["sm_80"], 19),
+        (KERNELS["sm_90"], 5),
+        ("dense_bf16_e2m1_bf16_g32e8m0_frag16_hopper-prefill_t64x128x128_w8_s4_sm90a", 9),
+    ],
+)
+def test_what_its_front_end_makes_is_right_on_the_emulator(
+    packages, name, m, tmp_path, monkeypatch
+):
+    """PTX of the same compilation: its cubins cannot run here."""
+    pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(ROOT / "tests")
+    from emulator.cases import Case, run
+
+    assert run(Case(name, m, 72, 328, bias=True), ptx_of(name, tmp_path)) is None
+
+
+def ptx_of(name, folder):
+    """What NVRTC would hand to its assembler."""
+    variant = Variant.parse(name)
+    planned = Planned(variant, "test", None, None)
+    for path, text in render_sources(ROOT / "templates", [planned]).items():
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8")
+    source = folder / kernel_path(name)
+    library = nvrtc_compile.Nvrtc(nvrtc_toolchain.find_nvrtc([]).compiler)
+    words = [*NVCC_FLAGS, gencode(variant.target), "-MD", "-MT", "x", "-MF", "x", "-o", "x"]
+    options = nvrtc_compile.nvrtc_options(nvrtc_compile.parse([*words, str(source)]))
+    with library._program(source.read_bytes(), str(source)) as program:
+        given = (ctypes.c_char_p * len(options))(*(word.encode() for word in options))
+        code = library._library.nvrtcCompileProgram(program, len(options), given)
+        assert code == 0, library._bytes("ProgramLog", program)
+        return library._bytes("PTX", program).rstrip(b"\0").decode()

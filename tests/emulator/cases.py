@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -52,7 +52,19 @@ def packed_of(layer: Layer):
         layer.zero,
         group_size=layer.group_size,
         activation=layer.activation,
+        weight=layer.weight,
+        scale_dtype=layer.scale_dtype,
+        second_scale=layer.second,
     )
+
+
+def layer_of(variant: Variant, n: int, k: int, generator: torch.Generator) -> Layer:
+    scale = variant.scale
+    return random_layer(
+        n, k, scale.group_size, DTYPES[variant.activation],
+        zero_point=bool(scale.zero_point), generator=generator,
+        weight=variant.weight, scale_dtype=scale.dtype, float_zero=scale.zero_point == "f",
+    )  # fmt: skip
 
 
 def run(case: Case, ptx: str | None = None, *, strict_shared: bool | None = None) -> str | None:
@@ -62,11 +74,7 @@ def run(case: Case, ptx: str | None = None, *, strict_shared: bool | None = None
         strict_shared = variant.schedule == "multistage"
     generator = torch.Generator().manual_seed(case.m * 1_000_003 + case.n * 1_009 + case.k)
     activation = DTYPES[variant.activation]
-    scale = variant.scale
-    layer = random_layer(
-        case.n, case.k, scale.group_size, activation,
-        zero_point=bool(scale.zero_point), generator=generator,
-    )  # fmt: skip
+    layer = layer_of(variant, case.n, case.k, generator)
     x = torch.randn(case.m, case.k, generator=generator).to(activation)
     bias = torch.randn(case.n, generator=generator).to(activation) if case.bias else None
     outcome = run_gemm(
@@ -91,5 +99,4 @@ def _scaled(layer: Layer, tensor_scale: float | None) -> Layer:
     """A power of two moves no rounding of the reference's weights."""
     if tensor_scale is None:
         return layer
-    scale = (layer.scale.double() * tensor_scale).to(layer.scale.dtype)
-    return Layer(layer.codes, scale, layer.zero, layer.group_size, layer.activation)
+    return replace(layer, scale=(layer.scale.double() * tensor_scale).to(layer.scale.dtype))
