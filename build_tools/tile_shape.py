@@ -80,7 +80,7 @@ def _multistage(v: Variant) -> str | None:
     warps_n = v.tile_n // (16 * v.rows)
     if v.warps % warps_n:
         return f"{v.warps} warps are no multiple of tile n / (16 * rows) = {warps_n}"
-    warps_k = v.warps // warps_n
+    warps_k = launch_shape.multistage_warps_k(v)
     if v.tile_k < 64 or v.tile_k % (64 * warps_k):
         return f"tile k is {v.tile_k}, no multiple of 64 * warps along k = {64 * warps_k}"
     partial = warps_k * _SLAB_TOKENS * (v.tile_n + _PITCH_PAD) * 4

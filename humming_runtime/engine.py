@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from dataclasses import replace
 
-from humming_runtime import launcher
+from humming_runtime import batch_invariance, launcher
 from humming_runtime.contract.tuning import TuningTable
 from humming_runtime.discover import Installed, discover
 from humming_runtime.driver import Driver
@@ -20,6 +21,7 @@ from humming_runtime.resolve import (
     decide,
     expectation,
     judge,
+    refusal,
     shortlist,
 )
 from humming_runtime.tuning import read_override, tables_for
@@ -33,6 +35,7 @@ class Engine:
     """Owner of everything that outlives a call. CUDA is first touched by device() or a launch.
 
     force: name of the variant that every call must run; HUMMING_FORCE sets it from outside.
+    batch_invariant: see batch_invariance.py; None: as HUMMING_BATCH_INVARIANT=1 says.
     """
 
     def __init__(
@@ -40,10 +43,15 @@ class Engine:
         installed: Installed | None = None,
         driver: Driver | None = None,
         force: str | None = None,
+        *,
+        batch_invariant: bool | None = None,
     ) -> None:
         self.installed = discover() if installed is None else installed
         self.generation = 0
         self._force = force or os.environ.get(FORCE_VARIABLE) or None
+        if batch_invariant is None:
+            batch_invariant = os.environ.get(batch_invariance.VARIABLE, "0") not in ("", "0")
+        self.batch_invariant = batch_invariant
         self._driver = driver
         self._loader: Loader | None = None
         self._lock = threading.Lock()
@@ -102,8 +110,11 @@ class Engine:
             return known
         generation, force = self.generation, force or self._force
         kernels = self._shortlist(problem, device, force)
-        packages, tables = self.installed.packages, self.tables(device)
-        decision = decide(problem, device, packages, kernels, force, tables)
+        if self.batch_invariant and force is None:
+            decision = self._invariant_decision(problem, device, kernels)
+        else:
+            packages, tables = self.installed.packages, self.tables(device)
+            decision = decide(problem, device, packages, kernels, force, tables)
         with self._lock:
             if generation == self.generation:
                 self._decisions[key] = decision
@@ -115,7 +126,27 @@ class Engine:
     def explain(self, problem: Problem, device: Device) -> Survey:
         """Every kernel judged: what would run, best first, and what would not with its reason."""
         kernels = self._shortlist(problem, device, self._force)
+        if self.batch_invariant and self._force is None:
+            order = batch_invariance.chosen_order(problem, device, kernels)
+            if order is not None:
+                return batch_invariance.restricted(problem, device, kernels, order)
         return judge(problem, device, kernels, self.tables(device))
+
+    def _invariant_decision(self, problem: Problem, device: Device, kernels: Shortlist) -> Decision:
+        """Of the one order of this layer. Raises: NoKernelError."""
+        order = batch_invariance.chosen_order(problem, device, kernels)
+        packages = self.installed.packages
+        if order is None:
+            return decide(problem, device, packages, kernels)  # which raises
+        limit = batch_invariance.most_rows(problem, device, kernels, order)
+        asked = problem
+        if limit is not None and problem.m > limit:
+            asked = replace(problem, m=limit)
+        found = batch_invariance.restricted(asked, device, kernels, order)
+        if not found.accepted:
+            raise refusal(problem, device, packages, found)
+        chosen, *others = found.accepted
+        return Decision(problem, chosen, tuple(others), found.rejected, rows_at_once=limit)
 
     def tables(self, device: Device) -> tuple[TuningTable, ...]:
         """Measured choices for a device. Raises: UsageError for what HUMMING_TUNING names."""

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from humming_runtime.batch_invariance import RowBlocks
 from humming_runtime.contract.arguments import pack_into
 from humming_runtime.contract.launch_shape import argument_bytes, uses_tensor_maps
 from humming_runtime.contract.variant_name import Variant
@@ -142,7 +143,11 @@ class GemmPlan:
             raise UsageError(f"m: out of range ({m}, limit {MOST_SIZE})")
         engine, device = self._engine, self.device
         generation, choice = engine.generation, choices.value
-        accepted = engine.resolve(self.operands.problem(m), device, self._force).chosen
+        decision = engine.resolve(self.operands.problem(m), device, self._force)
+        accepted = decision.chosen
+        if decision.rows_at_once is not None and m > decision.rows_at_once:
+            launch: Launch = self._in_blocks(m, decision.rows_at_once)
+            return self._keep(m, Ready(accepted, generation, choice, launch))
         function = engine.loader.load(accepted, device, stream)
         variant, shape, template = accepted.variant, accepted.shape, self._template(accepted, m)
         tensor = None
@@ -155,7 +160,14 @@ class GemmPlan:
         launch = make_launch(
             engine.driver, function, shape, template, tensor, counter, can_overlap=can_overlap
         )
-        ready = Ready(accepted, generation, choice, launch)
+        return self._keep(m, Ready(accepted, generation, choice, launch))
+
+    def _in_blocks(self, m: int, rows: int) -> RowBlocks:
+        """m rows as launches of `rows` and one of the rest."""
+        rest = self.ready(m % rows).launch if m % rows else None
+        return RowBlocks(self.ready(rows).launch, rows, m // rows, rest)
+
+    def _keep(self, m: int, ready: Ready) -> Ready:
         with self._lock:
             self._ready.pop(m, None)
             self._ready[m] = ready

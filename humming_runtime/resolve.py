@@ -37,6 +37,7 @@ class Distance(IntEnum):
     OP = 8
     NOT_FORCED = 9
     SUPERSEDED = 10
+    ORDER = 11
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Decision:
     others: tuple[Accepted, ...]
     rejected: tuple[Rejected, ...]
     forced: bool = False
+    rows_at_once: int | None = None  # where more rows take several launches (batch_invariance.py)
 
 
 @dataclass(frozen=True)

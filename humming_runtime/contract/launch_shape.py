@@ -114,6 +114,11 @@ def prefill_k_groups(variant: Variant) -> int:
     return variant.warps * 16 // variant.tile_n
 
 
+def multistage_warps_k(variant: Variant) -> int:
+    """Multistage: warps that share k, one k64 tile each in turn."""
+    return variant.warps // (variant.tile_n // (16 * (variant.rows or 1)))
+
+
 def activation_box_rows(variant: Variant, m: int) -> int:
     """Prefill: rows of one TMA box of activations."""
     return min(variant.tile_m, _pad(m, 8))

@@ -8,6 +8,7 @@ import weakref
 
 import torch
 
+from humming_runtime.batch_invariance import RowBlocks
 from humming_runtime.torch_layer import streams
 from humming_runtime.torch_layer.gemm_call import plan_key
 from humming_runtime.torch_layer.plan_cache import Entry, PlanCache
@@ -50,7 +51,8 @@ class ShortCall:
         ready = entry.plan.ready(m)
         if ready is None:
             return
-        self._call.add(m, ready.launch, ready.choice)
+        if not isinstance(ready.launch, RowBlocks):
+            self._call.add(m, ready.launch, ready.choice)
         if self._tracked:
             weights = tuple(tensor for tensor in parts if tensor is not None)
             versions = versions_of(weights)
