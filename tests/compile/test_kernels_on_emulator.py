@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
+np = pytest.importorskip("numpy")
 pytest.importorskip("torch")
-pytest.importorskip("ml_dtypes")
+ml_dtypes = pytest.importorskip("ml_dtypes")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from emulator.cases import FAULTS as WRONG
-from emulator.cases import Case, run
-from emulator.compile import compile_ptx
+from emulator import GlobalMemory, Launch, Machine, parse, translate  # noqa: E402
+from emulator.cases import FAULTS as WRONG  # noqa: E402
+from emulator.cases import Case, run  # noqa: E402
+from emulator.compile import compile_ptx, compile_text  # noqa: E402
 
-from build_tools.errors import ToolchainError
-from build_tools.toolchain import find_toolchain
-from humming_runtime.contract.variant_name import Variant
+from build_tools.errors import ToolchainError  # noqa: E402
+from build_tools.toolchain import find_toolchain  # noqa: E402
+from humming_runtime.contract.variant_name import Variant  # noqa: E402
 
 
 def _missing() -> str | None:
@@ -74,6 +76,40 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_kernel_is_right(case):
     assert run(case) is None
+
+
+SMALL_KERNEL = """
+#include <cstdint>
+__constant__ float levels[4] = {0.5f, -2.0f, 3.0f, 7.25f};
+extern "C" __global__ void kernel(const uint16_t* codes, float* out, int count) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  uint32_t pair;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(codes[i % count]));
+  float low, high;
+  asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
+      : "=f"(low), "=f"(high) : "r"(pair));
+  float sum = low * levels[i & 3] + high;
+  for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+  if ((threadIdx.x & 31) == 0) atomicAdd(&out[blockIdx.x], sum / 3.0f);
+}
+"""
+
+
+def test_any_kernel_can_be_run():
+    """Of CUDA text: tables, 8-bit floats, shuffles, division, atomics."""
+    text = compile_text(SMALL_KERNEL, "sm_89")
+    memory = GlobalMemory(1 << 16)
+    codes = np.arange(24, dtype=np.uint16) * 0x0302 + 0x2130
+    source = memory.upload("codes", codes)
+    out = memory.upload("out", np.zeros(2, np.float32))
+    parameters = np.array([source, out, codes.size], np.uint64).tobytes()[:20]
+    Machine(translate(parse(text)), memory, Launch(parameters, grid=2, threads=64), seed=1).run()
+    values = codes.view(ml_dtypes.float8_e4m3fn).astype(np.float64).reshape(-1, 2)
+    threads = np.arange(128)
+    levels = np.array([0.5, -2, 3, 7.25])[threads % 4]
+    wanted = values[threads % codes.size, 0] * levels + values[threads % codes.size, 1]
+    got = memory.bytes_at(out, 8).view(np.float32)
+    assert np.allclose(got, wanted.reshape(2, 64).sum(1) / 3, rtol=1e-6)
 
 
 def mutated(name: str, pattern: str, replacement: str, occurrence: int) -> str:

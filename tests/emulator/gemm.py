@@ -43,7 +43,7 @@ SHARED_LIMIT_BYTES = {
     121: 99 << 10,
 }
 LARGEST_SHARED_BYTES = 227 << 10
-MEMORY_BYTES = 1 << 24
+MEMORY_BYTES = 1 << 27  # pages are only taken when they are used
 _PROGRAMS: dict[str, Program] = {}
 
 

@@ -244,8 +244,6 @@ def _cvta(e: Emitter, i: Instruction) -> None:
     if _WINDOWS[space]:
         base = e.constant(_WINDOWS[space], number_type("u64")[0])
         value = f"({value}).astype(np.uint64) {'-' if back else '+'} {base}"
-        if space == "shared" and not back:
-            pass
         e.write(i.operands[0], f"({value}).astype(np.{number_type(t)[0].name})", t)
     else:
         e.write(i.operands[0], value, t)

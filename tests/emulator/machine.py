@@ -17,7 +17,7 @@ from .races import ClusterClocks, SharedAccesses
 from .synchronisation import ClusterBarrier, CtaBarriers, MemoryBarrier
 from .translate import LANES, Program
 
-MOST_TURNS = 5_000_000
+MOST_TURNS = 1_000_000
 _LONG_DELAY = 400
 _LANE = np.arange(LANES, dtype=np.uint32)
 _ALL = np.ones(LANES, bool)

@@ -20,7 +20,7 @@ from .compile import compile_ptx
 from .faults import faults_of
 
 ROOT = Path(__file__).resolve().parents[2]
-ARCHS = ("sm_75", "sm_80", "sm_90")
+ARCHS = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
 
 
 def _say(line: str) -> None:
@@ -59,11 +59,15 @@ def cases_of(name: str, count: int, seed: int) -> Iterator[Case]:
 
 
 def _longest(variant: Variant, source: random.Random, seed: int) -> Case:
-    """A size at which every ring wraps, and a decode CTA makes two tiles and more."""
+    """A size at which every ring wraps, and a decode CTA makes two tiles and more.
+
+    The last step of a multistage kernel reads the stage that the epilogue writes first.
+    """
     decode = variant.schedule == "decode"
     m = min(variant.tile_m, source.randint(3, 24))
     n = 2 * variant.tile_n + 8 if decode else 8 * source.randint(1, variant.tile_n // 8)
-    k = (2 if decode else variant.stages + 5) * variant.tile_k + 8 * source.randint(1, 15)
+    steps = {"decode": 2, "prefill": variant.stages + 4, "multistage": variant.stages}
+    k = steps[variant.schedule] * variant.tile_k + 8 * source.randint(1, 7)
     stages = 2 if decode else None
     return Case(str(variant), m, n, k, ctas=1, stages=stages, bias=True, seed=seed)
 
