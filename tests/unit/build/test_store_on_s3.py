@@ -76,12 +76,15 @@ def server(tmp_path_factory):
         "dir": folder / "data",
         "ip": "127.0.0.1",
         "master.port": master,
+        "master.telemetry": "false",
         "master.volumeSizeLimitMB": 64,
         "volume.port": volume,
         "volume.max": 20,
         "filer.port": filer,
         "filer.localSocket": folder / "filer.sock",
         "s3.port": s3,
+        "s3.port.iceberg": 0,  # services on fixed ports of their own: another program may hold one
+        "s3.port.lance": 0,
         "s3.config": folder / "s3.json",
     }
     words = [f"-{name}={value}" for name, value in options.items()]
